@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
+from heart_utils.agreement.baselines import ENOUGH_VOTES, estimate_ceiling
 from numpy.typing import NDArray
 from scipy.special import expit
 

@@ -26,8 +26,8 @@ import numpy as np
 
 from benchmarks import Figure
 from heart_collect.calls.engine import ask_all
+from heart_collect.calls.ledger import open_ledger
 from heart_collect.calls.models import Call, Model, Request, load_litellm
-from heart_collect.calls.records import open_ledger
 from tests.faults import faults
 from tests.provider_process import (
     IN_FLIGHT,

@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from benchmarks import Figure
-from heart_collect.judging.probes import profile_features, rewrite_replies
+from heart_collect.judging.design import profile_features, rewrite_replies
 from heart_utils.judges.position import fit_logistic
 
 N, LABELS = 4, ("expert", "person", "ai")  # rewritings a history, all pairs of them in both orders

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pandas as pd
 
 from benchmarks import Figure
+from heart_collect.calls.ledger import open_ledger
 from heart_collect.calls.models import Model
-from heart_collect.calls.records import open_ledger
 from tests.provider_process import (
     IN_FLIGHT,
     ROOT,
@@ -94,8 +94,8 @@ def _begin(address: str, url: str, n: int) -> subprocess.Popen[str]:
 
 def talk_all(address: str, url: str, n: int) -> None:
     """Hold so many conversations, and print what came of them."""
-    from heart_collect.judging.converse import collect_conversations
     from heart_collect.judging.design import cross_seekers
+    from heart_collect.judging.respond import collect_conversations
 
     m, s = (
         Model(

@@ -71,11 +71,9 @@ NEAREST = {
     "heart_collect.calls.models": ("tests/calls/test_model_settings.py",),
     "heart_collect.calls.ledger": ("tests/calls/test_ledger.py", "tests/calls/test_batch.py"),
     "heart_collect.calls.database": ("tests/calls/test_ledger.py",),
-    "heart_collect.calls.rows": ("tests/calls/test_ledger.py",),
-    "heart_collect.calls.records": ("tests/calls/test_ledger.py",),
+    "heart_collect.calls.commands": ("tests/calls/test_ledger.py",),
     "heart_collect.calls.engine": ("tests/calls/test_models.py",),
     "heart_collect.calls.flow": ("tests/calls/test_queues.py", "tests/calls/test_models.py"),
-    "heart_collect.calls.queues": ("tests/calls/test_queues.py", "tests/calls/test_models.py"),
     "heart_collect.people.assignment": (
         "tests/people/test_assignment.py",
         "tests/people/test_privacy.py",

@@ -1,9 +1,9 @@
 """The public names, each loaded from its module on first use."""
 
 from .calls.prices import price as price
-from .calls.records import open_ledger as open_ledger
+from .calls.ledger import open_ledger as open_ledger
 from .judging.calibration import calibrate_judge as calibrate_judge, LabelSource as LabelSource
-from .judging.converse import (
+from .judging.respond import (
     collect_conversations as collect_conversations,
     conversation_replies as conversation_replies,
 )
@@ -13,7 +13,7 @@ from .judging.judge import (
     plan_questions as plan_questions,
     plan_verdicts as plan_verdicts,
 )
-from .judging.probes import profile_features as profile_features
+from .judging.design import profile_features as profile_features
 from .judging.prompts import (
     load_protocol as load_protocol,
     load_rubric as load_rubric,

@@ -11,8 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from heart_collect.calls.keys import NotAllowedError
-from heart_collect.calls.models import quieten_litellm
+from heart_collect.calls.models import NotAllowedError, quieten_litellm
 from heart_utils import __version__
 from heart_utils.extras import MissingExtraError
 

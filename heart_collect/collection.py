@@ -15,21 +15,30 @@ from typing import Literal, Unpack
 
 import pandas as pd
 
-from heart_collect.calls.batch import can_batch
+from heart_collect.calls.batch import ask_in_batches, can_batch
+from heart_collect.calls.commands import (
+    allow_hosts,
+    check_calls,
+    export_calls,
+    keep_copy,
+    merge_calls,
+    restore_copy,
+    settle_hosts,
+    settle_money,
+    write_answers,
+)
 from heart_collect.calls.database import LedgerError, ledger_file
-from heart_collect.calls.engine import Asking, ask_all
-from heart_collect.calls.keys import allow_hosts, key_fault, settle_hosts
-from heart_collect.calls.ledger import Ledger, restore_copy
-from heart_collect.calls.models import ModelError, Request
-from heart_collect.calls.prices import BudgetError, price_fault, settle_money
-from heart_collect.calls.records import check_calls, export_calls, merge_calls, open_ledger
-from heart_collect.judging.answers import write_answers
+from heart_collect.calls.engine import Asking
+from heart_collect.calls.ledger import Ledger, open_ledger
+from heart_collect.calls.models import ModelError, Request, key_fault
+from heart_collect.calls.prices import BudgetError, price_fault
 from heart_collect.judging.design import DesignError
+from heart_collect.judging.judge import note_schemas, question_requests, takes_schema
 from heart_collect.judging.prompts import load_protocol
-from heart_collect.judging.questions import note_schemas, question_requests, takes_schema
 from heart_collect.judging.recipe import Recipe, read_recipe
-from heart_collect.judging.respond import skipped_histories
-from heart_collect.judging.steps import JUDGING, Judging, Replies, Step, Tables, first_step
+from heart_collect.judging.respond import plan_replies, skipped_histories
+from heart_collect.judging.rewriting import collect_rewrites, rewrite_questions
+from heart_collect.judging.steps import Judging, Replies, Tables, first_step, judging_steps
 from heart_collect.people.assignment import add_people
 from heart_utils.runs import Run, may_publish, open_run, strictest_licence
 from heart_utils.settings import read_yaml
@@ -66,6 +75,36 @@ ASSUMED_S = (1.0, 30.0)
 COMMONEST = 5  #: So many causes of failure are told, the commonest first.
 
 
+class Rewrites(Judging):
+    """Histories told again so that the seeker resists: replies whose text is a conversation."""
+
+    def plan(self, tables: Tables, ledger: Ledger) -> pd.DataFrame:
+        """Count the calls of each rewriter."""
+        return plan_replies(rewrite_questions(tables.histories, self.recipe.rewriters), ledger)
+
+    def run(
+        self,
+        tables: Tables,
+        ledger: Ledger,
+        *,
+        max_concurrency: int | None = None,
+        **asking: Unpack[Asking],
+    ) -> pd.DataFrame:
+        """Let each rewriter rewrite each standard history, and check what comes."""
+        return collect_rewrites(
+            tables.histories,
+            self.recipe.rewriters,
+            ledger=ledger,
+            max_concurrency=max_concurrency,
+            **asking,
+        )
+
+
+def rewriting_step(recipe: Recipe) -> Rewrites:
+    """Return the step that has histories rewritten."""
+    return Rewrites(recipe, "rewrites", "replies", bool(recipe.rewriters), by="responder")
+
+
 @dataclass
 class Collection:
     """A recipe, the run that it fills, and the ledger through which models are asked.
@@ -95,7 +134,7 @@ class Collection:
     @cached_property
     def judging(self) -> list[Judging]:
         """The steps that follow, in their order."""
-        return [step(self.recipe) for step in JUDGING.values()]
+        return [*judging_steps(self.recipe).values(), rewriting_step(self.recipe)]
 
     def at_once(self, step: str) -> int | None:
         """Return how many calls of a step may be in flight; None: no limit."""
@@ -106,13 +145,14 @@ class Collection:
 
         Replies that are not there yet have 40 words; for ``at_most_usd``, as many as fit.
         """
-        drafts = self.replies.run(Tables(self.histories), self.ledger, mode="dry")
+        drafts = self.replies.made(self.histories, self.ledger, mode="dry")["replies"]
         replies = add_people(self.run, drafts, self.histories)
         likely = Tables(self.histories, replies, self.recipe.pair(replies))
         longest = self.replies.longest(likely, self.ledger)
         at_most = replace(likely, replies=longest)
         plans = []
-        for step in (self.replies, *self.judging):
+        steps: list[Replies | Judging] = [self.replies, *self.judging]
+        for step in steps:
             plan = self._plan_of(step, likely)
             if longest is not replies:
                 plan["at_most_usd"] = self._plan_of(step, at_most)["at_most_usd"]
@@ -124,7 +164,7 @@ class Collection:
         )
         return plan.assign(n=plan["n_calls"] - plan["n_recorded"])
 
-    def _plan_of(self, step: Step, tables: Tables) -> pd.DataFrame:
+    def _plan_of(self, step: Replies | Judging, tables: Tables) -> pd.DataFrame:
         names = {"responder": "model", "rater": "model"}
         plan = step.plan(tables, self.ledger).rename(columns=names)
         return plan if "step" in plan else plan.assign(step=step.name)
@@ -394,7 +434,7 @@ def _tell_end(collection: Collection, options: argparse.Namespace, seconds: floa
         spent += f", and at most {money.unsettled:.4f} for calls nobody heard the end of"
     print(_by_model(used))
     print(f"Done in {seconds:.0f} s. Spent on this ledger so far: {spent}.")
-    ledger.keep_copy()
+    keep_copy(ledger)
     if options.record is not None:
         n = export_calls(ledger, options.record, only_used=True)
         print(f"{n} calls written to {options.record}.")
@@ -421,7 +461,7 @@ def _batch(collection: Collection, budget_usd: float | None) -> int:
     """Collect the batches that ended, and submit what is missing."""
     requests = collection.requests()
     able = [request for request in requests if can_batch(request.model)]
-    calls = ask_all(able, ledger=collection.ledger, mode="batch", budget_usd=budget_usd)
+    calls = ask_in_batches(able, ledger=collection.ledger, budget_usd=budget_usd)
     waiting = sum(call.status == "planned" for call in calls)
     print(
         f"{len(calls) - waiting} of {len(requests)} judging calls are answered, {waiting} are in"

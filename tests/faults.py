@@ -21,12 +21,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import sqlalchemy as sa
 
+from heart_collect.calls.commands import check_calls, keep_copy, restore_copy
 from heart_collect.calls.database import calls, owners
 from heart_collect.calls.engine import ask_all
-from heart_collect.calls.keys import ALLOWED
-from heart_collect.calls.ledger import restore_copy
-from heart_collect.calls.models import Model, Request
-from heart_collect.calls.records import check_calls, open_ledger
+from heart_collect.calls.ledger import open_ledger
+from heart_collect.calls.models import ALLOWED, Model, Request
 from tests.provider_process import (
     HANG_S,
     IN_FLIGHT,
@@ -442,8 +441,8 @@ def _streams(n: int) -> Iterator[Finding]:
 def _nowhere() -> Iterator[Finding]:
     """Ask a server whose name nobody knows."""
     code = (
-        "import warnings; from heart_collect.calls import engine, queues\nfrom"
-        " heart_collect.calls.models import Model, Request\nfrom heart_collect.calls.records"
+        "import warnings; from heart_collect.calls import engine, flow as queues\nfrom"
+        " heart_collect.calls.models import Model, Request\nfrom heart_collect.calls.ledger"
         " import open_ledger\nqueues.NEVER_ANSWERED_S"
         " = 5.0\nmodel = Model('judge', 'openai/test', api_base='http://nobody.invalid/v1')\nasked"
         " = [Request(model, ({'role': 'user', 'content': str(i)},)) for i in"
@@ -634,7 +633,7 @@ def judge_all(
         "wrong": int((valid["verdict"] != meant).sum()),
     }
     print(json.dumps(result))
-    opened.keep_copy()
+    keep_copy(opened)
     sys.exit(3 if states.get("error") else 0)
 
 

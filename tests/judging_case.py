@@ -105,8 +105,8 @@ class StandIn:
 
     def __init__(self, monkeypatch, say, *, schema=False):
         self.say, self.calls, self.asked, self.noted = say, {}, [], {}
-        monkeypatch.setattr("heart_collect.judging.questions.ask_all", self.ask_all)
-        monkeypatch.setattr("heart_collect.judging.questions.supports_schema", lambda model: schema)
+        monkeypatch.setattr("heart_collect.judging.judge.ask_all", self.ask_all)
+        monkeypatch.setattr("heart_collect.judging.judge.supports_schema", lambda model: schema)
 
     def find(self, keys):
         return {key: self.calls[key] for key in keys if key in self.calls}

@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from heart_collect.calls.ledger import Ledger
+from heart_collect.calls.ledger import Ledger, open_ledger
 from heart_collect.calls.models import Model
-from heart_collect.calls.records import open_ledger
 
 ROOT = Path(__file__).resolve().parents[1]
 LATENCY_S = 0.2

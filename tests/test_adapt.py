@@ -10,8 +10,8 @@ import pytest
 import yaml
 from adapt_pages import make_project, read_blocks, run_page
 
+from heart_collect.calls.ledger import open_ledger
 from heart_collect.calls.models import read_models
-from heart_collect.calls.records import open_ledger
 from heart_collect.judging.prompts import ProtocolError, load_protocol
 from heart_collect.judging.recipe import RecipeError, read_recipe
 from heart_utils.report.provenance import read_results

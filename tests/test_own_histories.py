@@ -13,7 +13,7 @@ from study_builders import answer_seat, assignment
 from test_adapt import KEY, stand_in
 
 from heart_collect import collect
-from heart_collect.calls.records import open_ledger
+from heart_collect.calls.ledger import open_ledger
 from heart_collect.judging.recipe import read_recipe
 from heart_collect.people import raters
 from heart_collect.people.raters import import_study

@@ -7,8 +7,8 @@ import signal
 import sys
 
 from heart_collect.calls.engine import ask_all
+from heart_collect.calls.ledger import open_ledger
 from heart_collect.calls.models import Model, Request
-from heart_collect.calls.records import open_ledger
 
 INTERRUPTED = 130
 

@@ -22,7 +22,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from heart_collect.calls.records import open_ledger
+from heart_collect.calls.ledger import open_ledger
 from heart_collect.judging.prompts import ProtocolError, load_protocol, load_rubric, prompt_hash
 from heart_utils.identities import refuse_identities
 from heart_utils.ratings.ratings import Ratings, fit_ratings

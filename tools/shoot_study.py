@@ -20,7 +20,7 @@ from typing import Any
 import pandas as pd
 from PIL import Image
 
-from heart_collect.judging.responders import PROBES
+from heart_collect.judging.design import PROBES
 from heart_collect.people.arrivals import Door
 from heart_collect.people.study import load_settings, start_study, stop_study, write_study
 from heart_utils.runs import Run, find_root, write_atomically

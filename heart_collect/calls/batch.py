@@ -16,9 +16,18 @@ from types import SimpleNamespace
 from typing import Any
 
 from heart_collect.calls.database import batches, now
-from heart_collect.calls.keys import key_fault, key_for
+from heart_collect.calls.engine import look_up
 from heart_collect.calls.ledger import Ledger
-from heart_collect.calls.models import Call, Model, ModelError, Request, event_loop, load_litellm
+from heart_collect.calls.models import (
+    Call,
+    Model,
+    ModelError,
+    Request,
+    event_loop,
+    key_fault,
+    key_for,
+    load_litellm,
+)
 from heart_collect.calls.outcomes import (
     BrokenAnswerError,
     is_filtered,
@@ -26,7 +35,7 @@ from heart_collect.calls.outcomes import (
     redact,
     secrets_of,
 )
-from heart_collect.calls.prices import cost, reserve
+from heart_collect.calls.prices import check_money, cost, plan_call, reserve
 from heart_utils.extras import extra
 from heart_utils.identities import redact_message
 
@@ -56,6 +65,21 @@ class BatchError(ValueError):
 def can_batch(model: Model) -> bool:
     """Check whether a model can be asked in batches."""
     return not model.embedded and _provider(model)[0] in PROVIDERS
+
+
+def ask_in_batches(
+    requests: Sequence[Request], *, ledger: Ledger, budget_usd: float | None = None
+) -> list[Call]:
+    """Record the answers of batches that ended, and submit what the ledger lacks."""
+    collect_batches(ledger)
+    recorded, todo = look_up(requests, ledger, again=False)
+    todo |= {one.key: one for one in requests if one.key in ledger.damaged}
+    missing = list(todo.values())
+    if missing:
+        check_money(missing, budget_usd=budget_usd, max_paid_calls=None)
+        submit_batches(missing, ledger=ledger, budget_usd=budget_usd)
+    recorded |= {request.key: plan_call(request) for request in missing}
+    return [recorded[request.key] for request in requests]
 
 
 def submit_batches(
@@ -106,10 +130,6 @@ def collect_batches(ledger: Ledger) -> None:
 
 
 def _submit(requests: Sequence[Request], ledger: Ledger, budget_usd: float | None) -> int:
-    """Claim and note, upload, create.
-
-    The provider is told the owner, by which a batch is found whose creator died.
-    """
     owner, model = f"{os.getpid()}-batch-{secrets.token_hex(6)}", requests[0].model
     reserves = [reserve(request) * DISCOUNT for request in requests]
     noted = json.dumps(asdict(model))
@@ -168,7 +188,6 @@ def _submit(requests: Sequence[Request], ledger: Ledger, budget_usd: float | Non
 
 
 def _find_batch(ledger: Ledger, model: Model, owner: str) -> str | None:
-    """Ask a provider for the batch of an owner who did not live to note its name."""
     after = None
     while True:
         page = _call(model, "its list of batches", "alist_batches", after=after, limit=100)
@@ -202,7 +221,6 @@ def _read_batch(model: Model, name: str, batch: Any) -> list[Call]:
 
 
 def _read_line(model: Model, line: Mapping[str, Any]) -> Call | None:
-    """Read one line of a batch's answers; None where the request may simply be asked again."""
     key, response = str(line["custom_id"]), line.get("response") or {}
     if response.get("status_code") == 400:
         words = redact_message(json.dumps(response.get("body")))
@@ -238,7 +256,6 @@ def _read_line(model: Model, line: Mapping[str, Any]) -> Call | None:
 
 
 def _provider(model: Model) -> tuple[str, str]:
-    """Return a model's provider, and its name there."""
     try:
         name, provider, *_ = load_litellm().get_llm_provider(model.model)
     except Exception as error:  # litellm has no class of its own for a name that it does not know
@@ -249,7 +266,6 @@ def _provider(model: Model) -> tuple[str, str]:
 
 
 def _call(model: Model, what: str, step: str, **arguments: Any) -> Any:
-    """Take a step at a model's provider, through litellm."""
     if fault := key_fault(model):
         raise BatchError(f"{model.name}: {fault}.")
     where = {

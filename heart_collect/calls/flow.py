@@ -1,25 +1,226 @@
-"""One run through all queues: what is claimed, asked, written and told, each side by side."""
+"""One run through all queues, one a model: what is claimed, asked, at what pace, and written."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from heart_collect.calls.ledger import Ledger
-from heart_collect.calls.models import Call, Request, forgo_records
-from heart_collect.calls.outcomes import CUT, Answer, Failure, attempt
-from heart_collect.calls.prices import MAX_GROWTH
-from heart_collect.calls.queues import MAX_PROBE_S, ModelQueue, Task, backoff, make_queues
+from heart_collect.calls.models import Call, Model, Request, forgo_records, key_fault
+from heart_collect.calls.outcomes import CUT, Answer, Failure, Limit, attempt, cache_breakpoints
+from heart_collect.calls.prices import MAX_GROWTH, plan_call, reserve
+from heart_collect.calls.thoughts import answer_start
 
-__all__: list[str] = []
+__all__ = ["ModelQueue"]
+
+MAX_CLAIM = 256
+
+#: So many attempts in a row without any answer, and a model is out: one call at a time looks
+#: whether it is back.
+OUTAGE_AFTER = 5
+
+MAX_THOUGHTS = 20  #: So many answers in a row of thoughts alone, and a model is asked no more.
+
+NEVER_ANSWERED_S = 60.0
+"""A model that never answered anything on this ledger is given up after so long: its server is not
+out, it is wrong."""
+
+_SILENT: dict[tuple[str, str | None], float] = {}
+"""Since when models were silent that were given up in this process: its next step does not wait as
+long once more."""
+
+MIN_PROBE_S, MAX_PROBE_S = 0.5, 30.0
+MIN_GAP_S, MAX_GAP_S = 0.005, 10.0
+SLOWER, FASTER = 1.1, 0.98
+"""What a call that was turned away, and one that was answered, do to the gap between calls. They
+balance where one in six is turned away."""
+
+
+class Task(NamedTuple):
+    """A request with what an attempt at it takes."""
+
+    request: Request
+    tokens: int  # planned, of prompt and answer
+    usd: float  # the most that it can cost with the room that its options give
+    breakpoints: list[int]  # where its provider is told what to keep of the prompt
+
+
+@dataclass
+class ModelQueue:
+    """One model's queue; it changes as the work goes on."""
+
+    model: Model
+    tasks: list[Task]
+    batch: int
+    waiting: deque[Task]
+    ready: deque[Task] = field(default_factory=deque)  #: claimed by this process
+    claimed_elsewhere: list[Task] = field(default_factory=list)  #: claimed by another one
+    claiming: asyncio.Lock = field(default_factory=asyncio.Lock)
+    closed: str | None = None  #: why nothing more is asked
+    n_unaffordable: int = 0  #: of how many tasks for want of money
+    answers: int = 0
+    failures: int = 0  #: attempts in a row without any answer
+    silent_since: float | None = None  #: when the first of them ended
+    last_error: str = ""
+    ever_replied: bool = (
+        False  #: whether the model ever answered on this ledger, be it with nothing
+    )
+    ever_answered: bool = False  #: whether it ever gave an answer that counts
+    #: requests that the provider will not answer; if the first few all are, the settings are wrong
+    turned_down: int = 0
+    thoughts: int = 0  #: answers in a row that held nothing else
+    limits: tuple[Limit, ...] = ()
+    held_until: float = 0.0
+    _gap_s: float = 0.0
+    _probe_at: float = 0.0
+
+    @property
+    def hold_name(self) -> str:
+        """Its name among the holds of all processes."""
+        return f"{self.model.identity_digest} rest"
+
+    @property
+    def runs_low(self) -> bool:
+        """Whether fewer are ready than half a claim."""
+        return len(self.ready) <= self.batch // 2
+
+    @property
+    def out(self) -> bool:
+        """Whether nothing is answered at present."""
+        return self.failures >= OUTAGE_AFTER
+
+    def silence(self, clock: float) -> float:
+        """Return for how many seconds nothing was answered."""
+        return 0.0 if self.silent_since is None else clock - self.silent_since
+
+    def answered(self) -> None:
+        """Note an answer: the model is there, and may be asked a little faster."""
+        self.answers, self.failures, self.silent_since = self.answers + 1, 0, None
+        _SILENT.pop((self.model.identity, self.model.api_base), None)
+        self._gap_s = self._gap_s * FASTER if self._gap_s > MIN_GAP_S else 0.0
+
+    def heard(self, text: str) -> None:
+        """Stop where a model's answers hold thoughts and nothing else: each is paid."""
+        self.thoughts = 0 if answer_start(text) is not None else self.thoughts + 1
+        if self.thoughts >= MAX_THOUGHTS and self.closed is None:
+            self.closed = (
+                f"{self.thoughts} answers in a row were thoughts without a word of an answer. Give"
+                " it more room (`max_tokens` under `options:`) or less to think (`reasoning_effort:"
+                " low`)"
+            )
+
+    def failed(self, failure: Failure, clock: float) -> None:
+        """Record an attempt without an answer, and slow down if it came too fast."""
+        self.ever_replied = self.ever_replied or failure.kind in ("empty", "refused")
+        self.turned_down += failure.kind == "never"
+        if self.turned_down >= OUTAGE_AFTER and not self.ever_replied and self.closed is None:
+            self.closed = (
+                f"its first {self.turned_down} calls were all turned down; the last:"
+                f" {failure.words}"
+            )
+        if failure.kind == "closed":
+            self.last_error = failure.words
+            return None
+        if failure.kind not in ("again", "throttled"):
+            return self.answered()  # with a refusal of this request, or with nothing
+        if failure.kind == "throttled" and not self.out:
+            self._gap_s = min(MAX_GAP_S, max(MIN_GAP_S, self._gap_s) * SLOWER)
+        self.failures, self.last_error = self.failures + 1, failure.words
+        self.silent_since = clock if self.silent_since is None else self.silent_since
+        if self.failures == OUTAGE_AFTER:
+            self._probe_at = clock + MIN_PROBE_S
+        return None
+
+    def gives_up(self, failure: Failure, clock: float) -> bool:
+        """Check whether nothing more is asked after a failure, and record why."""
+        patience, silence, wait = self.model.patience_s, self.silence(clock), ""
+        silent = silence > (patience if self.ever_replied else min(patience, NEVER_ANSWERED_S))
+        if failure.kind != "closed" and not silent and (failure.after_s or 0.0) <= patience:
+            return False
+        if silent and self.silent_since is not None:
+            wait = (
+                f" (for {silence:.0f} s nothing was"
+                f" answered{'' if self.ever_replied else ', nor ever before'})"
+            )
+            _SILENT[self.model.identity, self.model.api_base] = self.silent_since
+        elif failure.after_s:
+            wait = f" (it asks to wait {failure.after_s:g} s)"
+        self.closed = self.closed or f"{failure.words}{wait}"
+        return True
+
+    def wait(self, clock: float) -> float:
+        """Return how many seconds a call waits."""
+        until = max(self.held_until, self._probe_at if self.out else 0.0)
+        if clock < until:
+            return until - clock
+        if self.out:
+            # it grows with the silence
+            pause = min(MAX_PROBE_S, max(MIN_PROBE_S, self.silence(clock) / 4))
+            self._probe_at = clock + pause * random.uniform(0.8, 1.2)
+        return 0.0
+
+    def spacing(self, tokens: int) -> dict[str, float]:
+        """Return the queues that all processes keep of this model, in seconds a request."""
+        model, gaps = self.model, [self._gap_s]
+        gaps += [
+            limit.reset_s * (1 if limit.of == "requests" else tokens) / limit.left
+            for limit in self.limits
+            if limit.left
+        ]
+        spacing = {"pace": min(MAX_GAP_S, max(gaps))} if max(gaps) >= MIN_GAP_S else {}
+        if model.requests_per_minute:
+            spacing["requests"] = 60 / model.requests_per_minute
+        if model.tokens_per_minute:
+            spacing["tokens"] = 60 * tokens / model.tokens_per_minute
+        return {f"{model.identity_digest} {name}": seconds for name, seconds in spacing.items()}
+
+
+def make_queues(requests: Sequence[Request], max_concurrency: int | None) -> list[ModelQueue]:
+    """Sort requests into one queue a model, each in the order it came."""
+    by_model: dict[str, list[Request]] = {}
+    for request in requests:
+        by_model.setdefault(request.model.name + request.model.identity, []).append(request)
+    queues = []
+    for of_model in by_model.values():
+        model, tasks, fault = of_model[0].model, [], key_fault(of_model[0].model)
+        for request, breakpoints in zip(of_model, cache_breakpoints(of_model), strict=True):
+            plan = plan_call(request)
+            tasks.append(
+                Task(
+                    request,
+                    (plan.prompt_tokens or 0) + (plan.completion_tokens or 0),
+                    reserve(request),
+                    breakpoints,
+                )
+            )
+        batch = min(MAX_CLAIM, model.max_concurrency, max_concurrency or MAX_CLAIM)
+        silent_since = _SILENT.get((model.identity, model.api_base))
+        queues.append(
+            ModelQueue(model, tasks, batch, deque(tasks), closed=fault, silent_since=silent_since)
+        )
+    return queues
+
+
+FIRST_PAUSE_S = 0.5
+MAX_PAUSE_S = 30.0
+
+
+def backoff(n: int, after_s: float | None) -> float:
+    """Compute a pause that doubles, with jitter so that calls do not come back together."""
+    if after_s is not None:
+        return after_s + random.uniform(0, 0.1 + after_s / 10)
+    return min(MAX_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (n - 1)) * random.uniform(0.5, 1.5)
+
 
 T = TypeVar("T")
 
@@ -44,121 +245,8 @@ denied, by its key, its name or a permission: a gateway that renews its token de
 two."""
 
 
-class LedgerThread:
-    """A thread of its own for the steps on the ledger, which would hold up the event loop."""
-
-    def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1, "ledger")
-
-    async def do(self, step: Callable[..., T], *args: Any) -> T:
-        """Take one step, after those that were begun before."""
-        # What was begun in the thread is not undone by a cancelled wait.
-        return await asyncio.shield(
-            asyncio.get_running_loop().run_in_executor(self._pool, step, *args)
-        )
-
-    def close(self) -> None:
-        """Take no further step; what was begun ends."""
-        self._pool.shutdown(wait=False)
-
-
-class Progress:
-    """What a run outcome to so far, for its bar and its log."""
-
-    def __init__(self, bar: Any) -> None:
-        self.bar = bar
-        self.answered: set[str] = set()
-        self.in_flight = 0
-        self.in_batches = 0
-        self.failed = 0
-        self.throttled = 0
-        self.spent = 0.0  # in USD, by all who share the ledger
-
-    def take(self, call: Call) -> None:
-        """Count a call that ended."""
-        self.answered.add(call.call_id)
-        self.failed += call.status == "error"
-        self.spent += call.cost_usd or 0.0
-        self.bar.update(1)
-
-    def show(self, queues: Sequence[ModelQueue], ledger: Ledger) -> None:
-        """Show how it stands beside the bar."""
-        self.bar.set_postfix_str(self.standing(queues, ledger))
-
-    async def tell(
-        self, ledger: Ledger, thread: LedgerThread, queues: Sequence[ModelQueue], n_asked: int
-    ) -> None:
-        """Show how it stands while nothing moves, and log it now and then."""
-        for beat in itertools.count():
-            await asyncio.sleep(TELL_S)
-            self.show(queues, ledger)
-            if beat % LOG_BEATS == 0:
-                self.spent = (await thread.do(ledger.money)).spent  # others spend too
-                line = {
-                    "done": len(self.answered),
-                    "of": n_asked,
-                    "in_flight": self.in_flight,
-                    "throttled": self.throttled,
-                    "failed": self.failed,
-                    "spent_usd": round(self.spent, 6),
-                    "standing": self.standing(queues, ledger),
-                }
-                await thread.do(ledger.tell, line)
-
-    def standing(self, queues: Sequence[ModelQueue], ledger: Ledger) -> str:
-        """Describe what failed, what waits and why, and what was spent."""
-        clock = asyncio.get_running_loop().time()
-        elsewhere = sum(len(queue.claimed_elsewhere) for queue in queues)
-        waits = {f"{self.failed} failed": True, f"{self.throttled} throttled": self.throttled}
-        for queue in queues:
-            name, held, silent = queue.model.name, queue.held_until - clock, queue.silence(clock)
-            waits[f"{name} held for {held:.0f} s"] = held > 0
-            waits[f"waiting for {name}, silent for {silent:.0f} s ({queue.last_error[:60]})"] = (
-                queue.out and queue.closed is None
-            )
-        waits |= {
-            "waiting for the ledger": ledger.waits is not None,
-            f"{elsewhere} asked by others": elsewhere,
-        }
-        return ", ".join(
-            [*(words for words, is_so in waits.items() if is_so), f"{self.spent:.2f} USD"]
-        )
-
-
-class Writer:
-    """Answers on their way into the ledger."""
-
-    def __init__(self, ledger: Ledger, thread: LedgerThread) -> None:
-        self.ledger = ledger
-        self.thread = thread
-        self.answers: list[Call] = []
-        self.unsettled = 0.0  # in USD, for attempts whose end nobody heard
-        self.finished = asyncio.Event()
-        self._written_at = 0.0
-
-    async def run(self, queues: Sequence[ModelQueue], requests: Mapping[str, Request]) -> None:
-        """Commit answers in groups, and let other processes know that this one lives."""
-        last = False
-        while not last:
-            # once more after that: for what outcome since the last time
-            last = self.finished.is_set()
-            answers, self.answers = self.answers, []
-            unsettled, self.unsettled = self.unsettled, 0.0
-            if answers or unsettled or time.monotonic() - self._written_at > HEARTBEAT_S:
-                await self.thread.do(
-                    partial(self.ledger.record, answers, unsettled, requests=requests)
-                )
-                self._written_at = time.monotonic()
-                held = await self.thread.do(self.ledger.held, [queue.hold_name for queue in queues])
-                clock = asyncio.get_running_loop().time()
-                for queue in queues:
-                    queue.held_until = max(queue.held_until, clock + held.get(queue.hold_name, 0.0))
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self.finished.wait(), FLUSH_S)
-
-
 class Flow:
-    """One run through the queues of all models, on the event loop."""
+    """One run through the queues of all models."""
 
     def __init__(
         self,
@@ -176,15 +264,25 @@ class Flow:
             nullcontext() if max_concurrency is None else asyncio.Semaphore(max_concurrency)
         )
         self.queues: list[ModelQueue] = []
-        self.thread = LedgerThread()
-        self.progress = Progress(bar)
-        self.writer = Writer(ledger, self.thread)
+        self.bar = bar
+        self.answered: set[str] = set()
+        self.in_flight = 0
+        self.in_batches = 0
+        self.n_failed = 0
+        self.n_throttled = 0
+        self.spent = 0.0  # in USD, by all who share the ledger
         self.stopping = asyncio.Event()
         self.ended = threading.Event()
         self._since = 0.0
+        # for steps on the ledger, which would hold up the event loop
+        self._thread = ThreadPoolExecutor(1, "ledger")
+        self._answers: list[Call] = []  # on their way into the ledger
+        self._unsettled = 0.0  # in USD, for attempts whose end nobody heard
+        self._written_at = 0.0
+        self._finished = asyncio.Event()
 
     def lost(self) -> dict[str, Call]:
-        """Return calls that were not made because their model's queue was stopped."""
+        """Return calls not made because their queue was stopped."""
         closed = {
             task.request.key: queue.closed
             for queue in self.queues
@@ -194,33 +292,31 @@ class Flow:
         return {
             key: Call(key, "error", error=why)
             for key, why in closed.items()
-            if key not in self.progress.answered
+            if key not in self.answered
         }
 
     async def run(self, requests: Sequence[Request]) -> None:
-        """Run all queues, and the writer beside them, until all is asked or something breaks."""
+        """Run queues and writer until all is asked or something breaks."""
         forgo_records()
         try:
             self._since = await self._on_ledger(self.ledger.clock)
-            self.progress.spent = (await self._on_ledger(self.ledger.money)).spent
+            self.spent = (await self._on_ledger(self.ledger.money)).spent
             self.queues = make_queues(requests, self.max_concurrency)
             by_key = {request.key: request for request in requests}
-            writer = asyncio.create_task(self.writer.run(self.queues, by_key))
+            writer = asyncio.create_task(self._write(by_key))
             work = asyncio.create_task(self._run_queues())
-            teller = asyncio.create_task(
-                self.progress.tell(self.ledger, self.thread, self.queues, len(by_key))
-            )
+            teller = asyncio.create_task(self._tell(len(by_key)))
             try:
                 await asyncio.wait({writer, work}, return_when=asyncio.FIRST_COMPLETED)
             # also where this task is cancelled: the writer may finish, so that no answer is lost
             finally:
                 teller.cancel()
-                self.progress.show(self.queues, self.ledger)
+                self.bar.set_postfix_str(self.standing())
                 work.cancel()
                 ended = list(await asyncio.gather(work, return_exceptions=True))
-                self.writer.finished.set()
+                self._finished.set()
                 ended += await asyncio.gather(writer, return_exceptions=True)
-                left = [key for key in by_key if key not in self.progress.answered]
+                left = [key for key in by_key if key not in self.answered]
                 await self._on_ledger(self.ledger.release, left)
             for error in reversed(ended):
                 if isinstance(error, BaseException) and not isinstance(
@@ -228,8 +324,66 @@ class Flow:
                 ):
                     raise _first(error)
         finally:
-            self.thread.close()
+            self._thread.shutdown(wait=False)
             self.ended.set()
+
+    async def _tell(self, n_asked: int) -> None:
+        """Show how it stands while nothing moves, and log it now and then."""
+        for beat in itertools.count():
+            await asyncio.sleep(TELL_S)
+            self.bar.set_postfix_str(self.standing())
+            if beat % LOG_BEATS == 0:
+                self.spent = (await self._on_ledger(self.ledger.money)).spent  # others spend too
+                line = {
+                    "done": len(self.answered),
+                    "of": n_asked,
+                    "in_flight": self.in_flight,
+                    "throttled": self.n_throttled,
+                    "failed": self.n_failed,
+                    "spent_usd": round(self.spent, 6),
+                    "standing": self.standing(),
+                }
+                await self._on_ledger(self.ledger.tell, line)
+
+    def standing(self) -> str:
+        """Describe what failed, what waits and why, and what was spent."""
+        clock = asyncio.get_running_loop().time()
+        elsewhere = sum(len(queue.claimed_elsewhere) for queue in self.queues)
+        waits = {f"{self.n_failed} failed": True, f"{self.n_throttled} throttled": self.n_throttled}
+        for queue in self.queues:
+            name, held, silent = queue.model.name, queue.held_until - clock, queue.silence(clock)
+            waits[f"{name} held for {held:.0f} s"] = held > 0
+            waits[f"waiting for {name}, silent for {silent:.0f} s ({queue.last_error[:60]})"] = (
+                queue.out and queue.closed is None
+            )
+        waits |= {
+            "waiting for the ledger": self.ledger.waits is not None,
+            f"{elsewhere} asked by others": elsewhere,
+        }
+        return ", ".join(
+            [*(words for words, is_so in waits.items() if is_so), f"{self.spent:.2f} USD"]
+        )
+
+    async def _write(self, requests: Mapping[str, Request]) -> None:
+        """Commit answers in groups, with a sign of life."""
+        last = False
+        while not last:
+            # once more after that: for what came since the last time
+            last = self._finished.is_set()
+            answers, self._answers = self._answers, []
+            unsettled, self._unsettled = self._unsettled, 0.0
+            if answers or unsettled or time.monotonic() - self._written_at > HEARTBEAT_S:
+                await self._on_ledger(
+                    partial(self.ledger.record, answers, unsettled, requests=requests)
+                )
+                self._written_at = time.monotonic()
+                names = [queue.hold_name for queue in self.queues]
+                held = await self._on_ledger(self.ledger.held, names)
+                clock = asyncio.get_running_loop().time()
+                for queue in self.queues:
+                    queue.held_until = max(queue.held_until, clock + held.get(queue.hold_name, 0.0))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._finished.wait(), FLUSH_S)
 
     async def _run_queues(self) -> None:
         for queue in self.queues:
@@ -251,10 +405,6 @@ class Flow:
         return self.stopping.is_set() or queue.closed is not None
 
     async def _look_elsewhere(self, queue: ModelQueue) -> None:
-        """Look for answers of other processes to requests that they had claimed.
-
-        What remains is claimed again if they died.
-        """
         await self._pause(POLL_S)
         claimed, queue.claimed_elsewhere = queue.claimed_elsewhere, []
         answered = await self._on_ledger(self.ledger.find, [task.request.key for task in claimed])
@@ -262,8 +412,8 @@ class Flow:
         left = [task for task in claimed if task.request.key not in answered]
         held = await self._on_ledger(self.ledger.in_batches, [task.request.key for task in left])
         queue.waiting.extend(task for task in left if task.request.key not in held)
-        self.progress.in_batches += len(held)
-        self.progress.bar.update(len(answered))
+        self.in_batches += len(held)
+        self.bar.update(len(answered))
 
     async def _answer_tasks(self, queue: ModelQueue) -> None:
         """Ask one request after another."""
@@ -272,13 +422,16 @@ class Flow:
             try:
                 call = await self._ask(queue, task, costs)
             finally:  # also where it is given up: what was paid for until then counts
-                self.writer.unsettled += 0.0 if call else sum(costs)
+                self._unsettled += 0.0 if call else sum(costs)
             if call is not None:
-                self.writer.answers.append(call)
-                self.progress.take(call)
+                self._answers.append(call)
+                self.answered.add(call.call_id)
+                self.n_failed += call.status == "error"
+                self.spent += call.cost_usd or 0.0
+                self.bar.update(1)
 
     async def _next_task(self, queue: ModelQueue) -> Task | None:
-        """Take the next task that this process has claimed, and claim more before they run out."""
+        """Take a task that this process has claimed; claim more before they run out."""
         while not self._over(queue):
             # Who finds a task ready does not wait for another one that claims more.
             if queue.runs_low and not (queue.ready and queue.claiming.locked()):
@@ -314,7 +467,7 @@ class Flow:
             queue.waiting.clear()
 
     async def _ask(self, queue: ModelQueue, task: Task, costs: list[float]) -> Call | None:
-        """Ask until there is an answer, or no use in asking; None if the task was given back."""
+        """Ask until there is an answer, or no use in asking; None if given back."""
         attempts = faults = empty = pauses = denials = 0
         clock, answers, growth = asyncio.get_running_loop().time, queue.answers, 1
         while True:
@@ -352,7 +505,7 @@ class Flow:
             denials += outcome.may_be_transient
             stray = outcome.may_be_transient and queue.ever_answered and denials < DENIALS
             answers = queue.answers
-            self.writer.unsettled += growth * task.usd if outcome.billed else 0.0
+            self._unsettled += growth * task.usd if outcome.billed else 0.0
             if not stray and queue.gives_up(outcome, clock()):
                 return None
             final = outcome.kind in ("never", "refused") and not stray
@@ -378,15 +531,12 @@ class Flow:
                 pauses += 1
                 if throttled and outcome.after_s:
                     await self._hold(queue, outcome.after_s)
-                self.progress.throttled += throttled
+                self.n_throttled += throttled
                 await self._pause(backoff(pauses, outcome.after_s))
-                self.progress.throttled -= throttled
+                self.n_throttled -= throttled
 
     async def _wait_turn(self, queue: ModelQueue, task: Task) -> None:
-        """Wait until a task may be asked: its model is there and no limit forbids it.
-
-        A limit is its own, or follows from what other calls were refused.
-        """
+        """Wait until the model is there and no limit forbids a task."""
         clock = asyncio.get_running_loop().time
         while not self._over(queue) and (wait := queue.wait(clock())) > 0:
             await self._pause(min(wait, TELL_S))
@@ -395,25 +545,23 @@ class Flow:
             await self._pause(await self._on_ledger(self.ledger.reserve_slots, spacing))
 
     async def _hold(self, queue: ModelQueue, seconds: float) -> None:
-        """Ask a model nothing for a while, in no process."""
         queue.held_until = max(queue.held_until, asyncio.get_running_loop().time() + seconds)
         await self._on_ledger(self.ledger.hold, queue.hold_name, seconds)
 
     async def _attempt(
         self, queue: ModelQueue, task: Task, growth: int
     ) -> tuple[Answer | Failure, int]:
-        self.progress.in_flight += 1
-        in_flight = self.progress.in_flight
+        self.in_flight += 1
+        in_flight = self.in_flight
         try:
             return await attempt(task.request, growth, self.address, task.breakpoints), in_flight
         except asyncio.CancelledError:
-            self.writer.unsettled += growth * task.usd  # given up in flight, and perhaps billed
+            self._unsettled += growth * task.usd  # given up in flight, and perhaps billed
             raise
         finally:
-            self.progress.in_flight -= 1
+            self.in_flight -= 1
 
     async def _may_grow(self, task: Task, growth: int) -> bool:
-        """Check whether a truncated answer may be asked again with twice the room."""
         return (
             task.request.max_tokens is not None
             and 2 * growth <= MAX_GROWTH
@@ -435,9 +583,12 @@ class Flow:
             await asyncio.wait_for(self.stopping.wait(), seconds)
 
     async def _on_ledger(self, step: Callable[..., T], *args: Any) -> T:
-        return await self.thread.do(step, *args)
+        """Take one step, after those that were begun before."""
+        # What was begun in the thread is not undone by a cancelled wait.
+        return await asyncio.shield(
+            asyncio.get_running_loop().run_in_executor(self._thread, step, *args)
+        )
 
 
 def _first(error: BaseException) -> BaseException:
-    """Return the first error in the group that a group of tasks raises."""
     return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error

@@ -5,17 +5,17 @@ Nothing is paid twice.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
 import re
 import secrets
-import sqlite3
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache, wraps
@@ -27,12 +27,16 @@ from heart_collect.calls.database import (
     ANSWERED,
     BATCH,
     CLAIMED,
+    DAMAGED,
     SCHEMES,
+    SEALED,
     LedgerError,
     about,
+    asked_of,
     batches,
     calls,
     chunks,
+    failed,
     in_batch,
     is_transient,
     keys_in,
@@ -42,8 +46,11 @@ from heart_collect.calls.database import (
     open_engine,
     owners,
     paces,
+    pack_call,
     parts,
+    parts_of,
     total,
+    unpack_call,
     upsert,
 )
 from heart_collect.calls.models import (
@@ -55,15 +62,6 @@ from heart_collect.calls.models import (
     other_addresses,
     request_key,
 )
-from heart_collect.calls.rows import (
-    DAMAGED,
-    SEALED,
-    asked_of,
-    failed,
-    pack_call,
-    parts_of,
-    unpack_call,
-)
 from heart_utils.extras import extra
 from heart_utils.runs import Run
 
@@ -73,8 +71,10 @@ with extra("collect"):
     import tenacity
     import zstandard
 
-__all__ = ["Claim", "Ledger", "Money"]
+__all__ = ["Claim", "Ledger", "Money", "open_ledger"]
 
+#: Columns that tell what was asked; the first three are digests.
+ASKED = ("model", "asked", "options", "repeat", "tag")
 CLOCK = "clock"  #: The row of ``paces`` that holds the latest time at which anybody wrote.
 #: A database's clock that is so much behind that was set anew; less is how clocks are kept right.
 SET_BACK_S = 1.0
@@ -103,7 +103,7 @@ def _way_on(url: sa.URL, reason: str) -> str:
     if url.get_backend_name() != "sqlite" or not url.database:
         return ""
     if "malformed" in reason or "not a database" in reason:
-        copy = _copy_of(Path(url.database))
+        copy = copy_of(Path(url.database))
         if not copy.is_file():
             return " No copy of it was made: move it away, and all is asked again."
         made = datetime.fromtimestamp(copy.stat().st_mtime).strftime("%Y-%m-%d %H:%M")
@@ -121,22 +121,8 @@ def _way_on(url: sa.URL, reason: str) -> str:
     return ""
 
 
-def _copy_of(file: Path) -> Path:
+def copy_of(file: Path) -> Path:
     return file.with_name(f"{file.name}.copy")
-
-
-def restore_copy(file: Path) -> Path:
-    """Put the copy of a damaged SQLite ledger in its place; return where the damaged one is."""
-    copy = _copy_of(file)
-    if not copy.is_file():
-        raise LedgerError(f"{file} has no copy; expected {copy.name} beside it.")
-    names = (file.with_name(f"{file.name}.damaged{n or ''}") for n in range(1000))
-    damaged = next(name for name in names if not name.exists())
-    for ending in ("-wal", "-shm", ""):  # what belongs to the damaged file goes with it
-        with suppress(FileNotFoundError):
-            file.with_name(f"{file.name}{ending}").rename(f"{damaged}{ending}")
-    copy.rename(file)
-    return damaged
 
 
 P = ParamSpec("P")
@@ -152,8 +138,6 @@ LOGGED = ("attempts", "prompt_tokens", "completion_tokens", "cost_usd")
 
 
 def _patiently(step: Callable[Concatenate[Ledger, P], T]) -> Callable[Concatenate[Ledger, P], T]:
-    """Retry a step on the database, with growing pauses, after a transient error."""
-
     @wraps(step)
     def patient(self: Ledger, /, *args: P.args, **kwargs: P.kwargs) -> T:
         again = tenacity.Retrying(
@@ -202,10 +186,7 @@ class Money:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a process claimed: its keys, how many the budget excluded, and money spent before.
-
-    Excluded requests are the last ones.
-    """
+    """What a process claimed: its keys, how many the budget excluded, and money spent before."""
 
     won: frozenset[str]
     unfit: int
@@ -213,7 +194,7 @@ class Claim:
 
 
 class Ledger:
-    """All calls of a run or several machines, from `heart_collect.calls.records.open_ledger`."""
+    """All calls of a run or several machines, from `heart_collect.calls.ledger.open_ledger`."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self.engine = engine
@@ -285,7 +266,6 @@ class Ledger:
         return recorded
 
     def _recorded_under(self, keys: Iterable[str]) -> dict[str, str]:
-        """Find keys that record the same with its server's address written otherwise."""
         keys = list(keys)
         if keys and self._other_keys is None:
             self._other_keys = self._spell_otherwise()
@@ -330,7 +310,7 @@ class Ledger:
         return self.rows(sa.select(calls.c.key, calls.c.asked, calls.c.options), keys)
 
     def statuses(self, keys: Sequence[str] | None = None) -> dict[str, str]:
-        """Look up only what became of calls, or of all; what is claimed is not there yet."""
+        """Look up what became of calls, or of all; what is claimed is not there yet."""
         wanted = sa.select(calls.c.key, calls.c.status).where(ANSWERED)
         known_statuses = dict(self.rows(wanted, keys))
         others = self._recorded_under(key for key in keys or () if key not in known_statuses)
@@ -404,10 +384,7 @@ class Ledger:
 
     @_patiently
     def reserve_more(self, request: Request, usd: float, budget_usd: float | None) -> bool:
-        """Reserve money for another attempt at a claimed call; false beyond a budget.
-
-        The budget is that of its model, or the whole.
-        """
+        """Reserve money for another attempt at a claimed call; false beyond a budget."""
         with self.writing() as connection:
             self._hold_money(connection, request, budget_usd)
             if usd > max(self._money_left(connection, request, budget_usd)[1], 0.0):
@@ -461,10 +438,7 @@ class Ledger:
         owner: str | None = None,
         batch_ended: str | None = None,
     ) -> None:
-        """Write answers and their cost in one transaction.
-
-        The request goes with an answer where its row is gone.
-        """
+        """Write answers and their cost in one transaction."""
         known = requests or {}
         rows = {call.call_id: pack_call(call) for call in answers}
         with self.writing() as connection:
@@ -534,10 +508,7 @@ class Ledger:
         return bool(self.rows(sa.select(calls.c.key).where(its).limit(1)))
 
     def quick_and_slow(self, model: Model) -> tuple[float, float] | None:
-        """Return the 10 % and 90 % quantiles of a model's answer times.
-
-        In seconds; None if there are fewer than ten answers.
-        """
+        """Return the 10 % and 90 % quantiles of a model's answer times."""
         its = (
             (calls.c.model == model.identity_digest)
             & (calls.c.status == "ok")
@@ -566,10 +537,7 @@ class Ledger:
 
     @_patiently
     def write_off(self) -> float:
-        """Forget reserves of calls whose end is unknown; return how much.
-
-        This is for a provider's bill that is lower.
-        """
+        """Forget reserves of calls whose end is unknown; return how much."""
         with self.writing() as connection:
             self._free_dead_claims(connection)
             unsettled = self._money(connection).unsettled
@@ -599,31 +567,6 @@ class Ledger:
             )
             self.log = None
 
-    def keep_copy(self) -> Path | None:
-        """Copy the file of a sound SQLite ledger beside it, whole or not at all.
-
-        The copy takes its place if it is ever damaged. A server keeps copies of its own: None.
-        """
-        url = self.engine.url
-        if url.get_backend_name() != "sqlite" or not url.database:
-            return None
-        file = Path(url.database)
-        copy, part = _copy_of(file), file.with_name(f"{file.name}.part")
-        part.unlink(missing_ok=True)
-        part.touch(mode=0o600)
-        try:
-            with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(part)) as target:
-                source.backup(target)
-                [found] = target.execute("PRAGMA quick_check(1)").fetchone()
-            if found != "ok":
-                raise sqlite3.DatabaseError(found)
-            os.replace(part, copy)
-        except (sqlite3.DatabaseError, OSError) as error:
-            part.unlink(missing_ok=True)
-            warnings.warn(f"{file} could not be copied ({error}).", stacklevel=2)
-            return None
-        return copy
-
     def close(self) -> None:
         """Let go of the database."""
         self.engine.dispose()
@@ -631,39 +574,35 @@ class Ledger:
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """Begin to read; on SQLite this locks nobody out."""
-        try:
-            with self.engine.connect().execution_options(reads=True) as connection:
-                yield connection
-        except sa.exc.DBAPIError as error:
-            reason = str(error.orig).splitlines()[0]
-            way_on = _way_on(self.engine.url, reason)
-            raise LedgerError(
-                f"The ledger {self.url} could not be read ({reason}).{way_on}"
-            ) from error
+        with (
+            self._explained("read"),
+            self.engine.connect().execution_options(reads=True) as connection,
+        ):
+            yield connection
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
         """Begin a transaction that writes, and commit it at the end of the block."""
+        stands = " What was recorded before still stands."
+        with self._explained("written", stands), self.engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def _explained(self, done: str, comfort: str = "") -> Iterator[None]:
         try:
-            with self.engine.begin() as connection:
-                yield connection
+            yield
         except sa.exc.DBAPIError as error:
             reason = str(error.orig).splitlines()[0]
-            way_on = _way_on(self.engine.url, reason)
-            error_message = (
-                f"The ledger {self.url} could not be written ({reason}). What was recorded before"
-                f" still stands.{way_on}"
-            )
-            raise LedgerError(error_message) from error
+            raise LedgerError(
+                f"The ledger {self.url} could not be {done} ({reason})."
+                f"{comfort}{_way_on(self.engine.url, reason)}"
+            ) from error
 
     def _stamp(self, connection: sa.Connection) -> float:
         return float(connection.execute(sa.select(now(self.engine))).scalar_one())
 
     def _follow_clock(self, connection: sa.Connection) -> float:
-        """Read and record the time, and keep waits as long as asked if it was set back.
-
-        The time is that of the database's clock.
-        """
+        """Read and record the time, and keep waits as long as asked if it was set back."""
         its = paces.c.name == CLOCK
         # One process at a time, so that none writes by a time that another has found to be wrong.
         noted = connection.execute(
@@ -693,7 +632,6 @@ class Ledger:
     def _execute(
         self, connection: sa.Connection, insert: Any, rows: Sequence[Mapping[str, Any]]
     ) -> list[str]:
-        """Write rows of calls, and give the keys of those that were written."""
         # In the order of keys, so that two processes cannot wait for one another; each row with the
         # same columns.
         whole = dict.fromkeys(name for row in rows for name in row)
@@ -703,12 +641,10 @@ class Ledger:
     def _insert(
         self, connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Write rows that are not there yet."""
         if rows:
             connection.execute(upsert(self.engine, table).on_conflict_do_nothing(), rows)
 
     def _keep_rows(self, connection: sa.Connection, keys: list[str]) -> set[str]:
-        """List which rows of calls are there, and let nobody delete them before the commit."""
         there = sa.select(calls.c.key).where(keys_in(self.engine, keys)).order_by(calls.c.key)
         return set(connection.scalars(there.with_for_update())) if keys else set()
 
@@ -719,10 +655,7 @@ class Ledger:
         *,
         over_claims: bool = True,
     ) -> list[str]:
-        """Write answered calls where none is, over a claim, or an answer over a failure.
-
-        Of two answers the first stays.
-        """
+        """Write answered calls where none is, over a claim, or an answer over a failure."""
         insert = upsert(self.engine, calls)
         better = (calls.c.status == "error") & (insert.excluded.status != "error")
         better |= CLAIMED if over_claims else sa.false()
@@ -767,12 +700,10 @@ class Ledger:
     def _hold_money(
         self, connection: sa.Connection, request: Request, budget_usd: float | None
     ) -> None:
-        """Let one process at a time read the money and claim; SQLite does so anyway."""
         if self.shared and (budget_usd, request.model.budget_usd) != (None, None):
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(4219922)"))
 
     def _free_dead_claims(self, connection: sa.Connection) -> None:
-        """Free the claims of processes that died, and book what they may have spent."""
         holds = sa.select(calls.c.owner).where(CLAIMED).distinct()
         others = sa.select(owners).where(
             owners.c.owner.in_(holds), owners.c.owner != self.owner, owners.c.host != BATCH
@@ -800,10 +731,6 @@ class Ledger:
         connection.execute(calls.delete().where(its))
 
     def _silent(self, owner: str, seen_at: float) -> bool:
-        """Check whether another machine's process is silent, by this process's own watch.
-
-        The database's clock may be set anew.
-        """
         at = time.monotonic()
         stamp, looked, quiet = self._heard.get(owner, (seen_at, at, 0.0))
         quiet = quiet + min(at - looked, LOOK_S) if stamp == seen_at else 0.0
@@ -816,10 +743,6 @@ class Ledger:
     def _money_left(
         self, connection: sa.Connection, request: Request, budget_usd: float | None
     ) -> tuple[Money, float]:
-        """Read the money, and what is left for a request.
-
-        What is left is of the whole's budget or, if that is less, of its model's own.
-        """
         money, cap = self._money(connection), request.model.budget_usd
         left = float("inf") if budget_usd is None else budget_usd - money.bound
         if cap is not None:
@@ -859,8 +782,82 @@ def _began_itself(pid: int) -> float:
 
 
 def _began(process: psutil.Process) -> float:
-    """Return the seconds from the machine's start to the process's.
-
-    Setting the clock moves both.
-    """
+    """Return the seconds from the machine's start to the process's."""
     return float(process.create_time() - psutil.boot_time())
+
+
+def open_ledger(
+    run_or_url: str | os.PathLike[str] | Run, *, seed_file: str | os.PathLike[str] | None = None
+) -> Ledger:
+    """Open the ledger of a run, or one by its URL.
+
+    The ledger keeps every call to a model under a hash of its request, and none that it holds is
+    made again: a run can stop at any time and go on later, and nothing is paid twice.
+
+    Parameters
+    ----------
+    run_or_url : str, path or Run
+        A run (``ledger.sqlite`` in its folder, unless ``HEART_LEDGER`` names another), or
+        SQLAlchemy's URL, such as ``"postgresql+psycopg://..."`` for several machines,
+        ``"sqlite://"`` in memory.
+    seed_file : str or path, optional
+        Calls recorded elsewhere, as JSON Lines; read once, and kept from then on.
+
+    Returns
+    -------
+    Ledger
+        With ``find(keys)``, ``money()`` (USD) and ``counts()`` (calls by state).
+
+    Raises
+    ------
+    LedgerError
+        If it cannot be reached, is damaged, no ledger, or of another version.
+
+    See Also
+    --------
+    read_recipe : Read a recipe, whose steps ask through a ledger.
+
+    Examples
+    --------
+    >>> ledger = open_ledger("sqlite://")
+    >>> ledger.counts()
+    {}
+    """
+    ledger = Ledger(connect(run_or_url))
+    if seed_file is not None:
+        import_calls(ledger, seed_file)
+    return ledger
+
+
+def import_calls(ledger: Ledger, file: str | os.PathLike[str]) -> int:
+    """Read calls that ``export_calls`` wrote, once."""
+    path = Path(file)
+    try:
+        content = path.read_bytes()
+        lines = content.decode().split("\n")  # not splitlines: an answer may hold another break
+    except (OSError, UnicodeDecodeError) as error:
+        raise LedgerError(f"{path} cannot be read as recorded calls ({error}).") from None
+    seed = f"seed {hashlib.sha256(content).hexdigest()[:32]}"
+    if ledger.notes([seed]):
+        return 0
+    bodies, rows = [], []
+    for number, line in (
+        (number, line) for number, line in enumerate(lines, start=1) if line.strip()
+    ):
+        try:
+            entry = json.loads(line)
+            if "part" in entry:
+                bodies.append({"digest": entry["part"], "body": entry["body"]})
+            else:
+                request_cells = {name: entry.pop(name, None) for name in ASKED}
+                rows.append(
+                    pack_call(Call(entry.pop("key"), **entry))
+                    | request_cells
+                    | {"finished_at": 0.0}
+                )
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            error_message = f"{path.name}, line {number}, is not a recorded call"
+            raise LedgerError(f"{error_message} ({type(error).__name__}: {error}).") from None
+    new = ledger.take_in(bodies, rows)
+    ledger.note({seed: path.name})
+    return new

@@ -1,4 +1,4 @@
-"""Language models: which one, what it is asked, what came of it."""
+"""Language models: which one, its key, what it is asked, what came of it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import dataclasses
 import gc
 import hashlib
 import importlib
+import ipaddress
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
@@ -103,7 +105,7 @@ class Model:
 
     @cached_property
     def identity(self) -> str:
-        """What makes an answer this model's: JSON of its name and its weights, or its address."""
+        """JSON of its name and its weights, or its address: what makes an answer this model's."""
         parts = {"model": self.model, "checksum": self.checksum}
         if self.checksum is None:
             parts = {
@@ -125,10 +127,7 @@ class Model:
 
     @property
     def embedded(self) -> bool:
-        """Check that its weights are known and it is not served yet.
-
-        :mod:`heart_collect.calls.local` serves it.
-        """
+        """Check that its weights are known and it is not served yet."""
         return self.checksum is not None and self.api_base is None
 
 
@@ -147,15 +146,12 @@ class Request:
 
     @cached_property
     def key(self) -> str:
-        """Compute the content hash under which the ledger keeps the call.
-
-        API keys, limits, prices and time-outs are no part of it.
-        """
+        """Compute the content hash under which the ledger keeps the call."""
         return request_key(*self.digests, self.repeat)
 
     @cached_property
     def digests(self) -> tuple[str, str, str]:
-        """Short hashes of the model's identity, the messages and the options: what can change."""
+        """Short hashes of the model's identity, the messages and the options."""
         return (
             self.model.identity_digest,
             digest_of(self.messages_json()),
@@ -226,8 +222,7 @@ def read_models(config: Sequence[Mapping[str, Any]]) -> list[Model]:
     Parameters
     ----------
     config : sequence of mapping
-        As YAML gives it: the fields of :class:`Model`; ``model: embedded`` is the model that comes
-        with the project.
+        As YAML gives it: fields of :class:`Model`; ``model: embedded`` is the project's own.
 
     Returns
     -------
@@ -237,8 +232,7 @@ def read_models(config: Sequence[Mapping[str, Any]]) -> list[Model]:
     Raises
     ------
     ModelError
-        If an option is unknown, a value has the wrong type, two models share a name, or a key
-        stands in the settings.
+        If an option is unknown, a value has the wrong type, two share a name, or a key is in it.
 
     Examples
     --------
@@ -262,10 +256,7 @@ def read_models(config: Sequence[Mapping[str, Any]]) -> list[Model]:
 
 
 def local_model() -> Model:
-    """Describe the embedded model, SmolLM2-135M-Instruct.
-
-    It is known by its weights and not by its address.
-    """
+    """Describe the embedded model, SmolLM2-135M-Instruct."""
     return Model(
         name="SmolLM2-135M-Instruct",
         model="openai/SmolLM2-135M-Instruct-Q4_1",
@@ -343,7 +334,6 @@ def _read_model(number: int, entry: Any) -> Model:
 
 
 def _refuse_keys(where: str, entry: Mapping[str, Any], path: str = "", model: object = "") -> None:
-    """Refuse a key in the settings, whatever it is called, without repeating it."""
     secrets = {
         value for name, value in os.environ.items() if KEY_NAMES.search(name) and len(value) >= 8
     }
@@ -378,7 +368,7 @@ def _refuse_keys(where: str, entry: Mapping[str, Any], path: str = "", model: ob
 
 @lru_cache(maxsize=1)
 def load_litellm() -> ModuleType:
-    """Import litellm, late (it takes seconds), and keep it from calling out and from talking."""
+    """Import litellm, late, and keep it from calling out and from talking."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     # else it reads a file .env of the folder, which may come from a stranger and name an address
     os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
@@ -399,7 +389,7 @@ def load_litellm() -> ModuleType:
 
 
 def _follow_nowhere(litellm: ModuleType) -> None:
-    """Let litellm's clients follow no redirect: they would take keys to another host."""
+    """Follow no redirect, which would take keys to another host."""
     from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler, HTTPHandler
     from litellm.llms.openai.common_utils import BaseOpenAILLM
 
@@ -419,10 +409,7 @@ def _follow_nowhere(litellm: ModuleType) -> None:
 
 
 def _look_up_fewer_prices() -> None:
-    """Let litellm price no answer of a run: the ledger does, by the recipe's prices.
-
-    For a model that it does not list, litellm searches its list several times for each answer.
-    """
+    """Let litellm price no answer of a run: the ledger does, by the recipe's prices."""
     # a version of litellm that has moved this prices each answer, as it did before
     with suppress(ImportError, AttributeError):
         from litellm.litellm_core_utils.litellm_logging import Logging
@@ -443,10 +430,7 @@ def quieten_litellm() -> None:
 
 
 def forgo_records() -> None:
-    """Stop litellm from recording and pricing the calls of this task if no callback needs it.
-
-    Both take time.
-    """
+    """Stop litellm from recording and pricing the calls of this task if no callback needs it."""
     litellm = load_litellm()
     unheard = not (litellm.callbacks or litellm.success_callback or litellm.failure_callback)
     _PRICED_HERE.set(unheard)
@@ -459,10 +443,7 @@ def forgo_records() -> None:
 
 @lru_cache(maxsize=1)
 def event_loop(_: int) -> asyncio.AbstractEventLoop:
-    """Return the process's event loop for calls, in a thread of its own.
-
-    A kernel's main thread already runs one.
-    """
+    """Return the process's event loop for calls, in a thread of its own."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="calls", daemon=True).start()
     return loop
@@ -474,3 +455,160 @@ _json = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":
 def digest_of(text: str, length: int = 16) -> str:
     """Hash a text shortly."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:length]
+
+
+class NotAllowedError(Exception):
+    """No one said that money may be spent, or that a key may go to a host."""
+
+
+ALLOWED = "HEART_ALLOW_HOST"  #: Hosts to which any key may go, with blanks between them.
+
+HOSTS = {
+    "openai": r"(?:\w+\.)?api\.openai\.com",
+    "anthropic": r"api\.anthropic\.com",
+    "openrouter": r"openrouter\.ai",
+    "cohere": r"api\.cohere\.(?:com|ai)",
+    "gemini": r"generativelanguage\.googleapis\.com",
+    "vertex_ai": r"(?:[\w-]+-)?aiplatform\.googleapis\.com",
+    "azure": r"[\w-]+\.(?:openai|cognitiveservices|services\.ai)\.azure\.com",
+    "bedrock": r"bedrock-runtime\.[\w-]+\.amazonaws\.com",
+    "huggingface": r"(?:router|api-inference)\.huggingface\.co",
+    "fireworks_ai": r"api\.fireworks\.ai",
+    "cerebras": r"api\.cerebras\.ai",
+    "xai": r"api\.x\.ai",
+    "sambanova": r"api\.sambanova\.ai",
+    "moonshot": r"api\.moonshot\.(?:ai|cn)",
+    "nebius": r"api\.studio\.nebius\.ai",
+    "dashscope": r"dashscope(?:-\w+)?\.aliyuncs\.com",
+}
+"""Hosts that litellm's own list lacks, or gives to no provider."""
+
+NAMES = {
+    "CO_API_KEY": "cohere",
+    "GOOGLE_API_KEY": "gemini",
+    "HF_TOKEN": "huggingface",
+    "AZURE_OPENAI_API_KEY": "azure",
+    "AZURE_AI_API_KEY": "azure",
+    "AWS_BEARER_TOKEN_BEDROCK": "bedrock",
+}
+"""Whose the keys are that are not called after their provider, as ``OPENAI_API_KEY`` is."""
+
+ALIASES = {"text-completion-openai": "openai", "cohere_chat": "cohere", "azure_ai": "azure"}
+#: Providers for which litellm takes credentials by itself, whatever key it is given.
+BY_ITSELF = [
+    "vertex_ai",
+    "vertex_ai_beta",
+    "bedrock",
+    "bedrock_converse",
+    "sagemaker",
+    "azure",
+    "watsonx",
+    "databricks",
+    "snowflake",
+    "oci",
+    "github_copilot",
+    "sap",
+    "gigachat",
+]
+
+
+def key_fault(model: Model) -> str | None:
+    """Describe what is wrong with a model's key, or where it would go."""
+    usual = None if model.api_base else f"{_prefix(model).upper()}_API_KEY"
+    name = model.api_key_env or usual
+    key = os.environ.get(name) if name else None
+    if not key and model.api_key_env:
+        return f"the environment variable {name} is not set"
+    if key and not (key.isascii() and key.isprintable() and key == key.strip()):
+        return (
+            f"the environment variable {name} holds a blank, a line's end or another character that"
+            " no key has"
+        )
+    if (foreign := foreign_host(model)) is None:
+        return None
+    what, host = foreign
+    return (
+        f"{model.name} would send {what} to {host}, which is not known as its provider's. Allow it"
+        f" on a terminal, which asks once, or by --allow-host {host} ({ALLOWED}={host} in the"
+        " environment)"
+    )
+
+
+def key_for(model: Model, address: str | None) -> str | None:
+    """Return the API key for a model; None leaves it to litellm."""
+    if model.api_key_env:
+        return os.environ.get(model.api_key_env)
+    return None if address is None else "none"
+
+
+@lru_cache(maxsize=256)
+def provider_at(address: str) -> str | None:
+    """Return whose an address is; None where no provider is known there."""
+    scheme, host = urlsplit(address).scheme.lower(), host_of(address)
+    if scheme != "https":
+        return None
+    known = next((name for name, at in HOSTS.items() if re.fullmatch(at, host)), None)
+    return known or _listed_hosts().get(host)
+
+
+def host_of(address: str) -> str:
+    """Return the host of an address, or of a host with a port."""
+    with suppress(ValueError):
+        return (urlsplit(address if "://" in address else f"//{address}").hostname or "").lower()
+    return address
+
+
+@lru_cache(maxsize=1)
+def _listed_hosts() -> dict[str, str | None]:
+    litellm, hosts = load_litellm(), dict[str, str | None]()
+    for address in litellm.openai_compatible_endpoints:
+        with suppress(Exception):  # litellm raises several classes
+            provider = litellm.get_llm_provider("any", api_base=address)[1]
+            hosts[host_of(address.removeprefix("https://"))] = provider
+    return hosts
+
+
+def foreign_host(model: Model) -> tuple[str, str] | None:
+    """Return what a model's calls would send to a host that nobody allowed, and the host."""
+    if model.embedded or "mock_response" in model.options:
+        return None
+    variable, by_itself = model.api_key_env, _prefix(model) in BY_ITSELF
+    base = model.api_base
+    host = _prefix(model) if base is None else host_of(base)
+    provider = host if base is None else provider_at(base)
+    if provider is not None and (variable is None or _belongs(variable, provider)):
+        return None
+    if variable is None and not by_itself and _is_loopback(host):
+        return None
+    what = variable or ("this machine's credentials" if by_itself else "what it is asked")
+    allowed = {host_of(one) for one in os.environ.get(ALLOWED, "").split()}
+    return None if host in allowed or f"{host} {what}" in _written_down() else (what, host)
+
+
+def _belongs(variable: str, provider: str) -> bool:
+    owner = NAMES.get(variable) or variable.removesuffix("_API_KEY").lower()
+    return re.sub(r"\W|_", "", owner) == re.sub(r"\W|_", "", ALIASES.get(provider, provider))
+
+
+def _prefix(model: Model) -> str:
+    prefix, slash, _ = model.model.partition("/")
+    if not slash:
+        with suppress(Exception):  # litellm raises several classes
+            return str(load_litellm().get_llm_provider(prefix)[1])
+    return prefix
+
+
+def _is_loopback(host: str) -> bool:
+    with suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
+
+
+def hosts_file() -> Path:
+    home = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(home) if home else Path.home() / ".config") / "heart_utils" / "hosts.txt"
+
+
+def _written_down() -> set[str]:
+    file = hosts_file()
+    return set(file.read_text(encoding="utf-8").splitlines()) if file.is_file() else set()

@@ -18,8 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
-from heart_collect.calls.keys import key_for
-from heart_collect.calls.models import KEY_NAMES, Call, Model, Request, load_litellm
+from heart_collect.calls.models import KEY_NAMES, Call, Model, Request, key_for, load_litellm
 from heart_collect.calls.prices import cost, estimate, text_bound
 from heart_collect.calls.thoughts import answer_start
 from heart_utils.identities import redact_message
@@ -91,10 +90,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Answer(Call):
-    """One answer as it came, an ``error`` where it is empty.
-
-    Tokens are as the provider counted them, or None.
-    """
+    """One answer as it came, an ``error`` where it is empty."""
 
     written_tokens: int | None = None  #: of the prompt's, those that the provider put into a cache
     limits: tuple[Limit, ...] = ()
@@ -120,7 +116,7 @@ class Failure:
 async def attempt(
     request: Request, growth: int, address: str | None, breakpoints: Sequence[int] = ()
 ) -> Answer | Failure:
-    """Ask once, with so many times the room that the request's options give the answer."""
+    """Ask once, with so many times the room that the options give the answer."""
     streams = request.stream and request.model.identity not in _WHOLE
     if streams:
         await _warm_up(request.model.model)
@@ -149,7 +145,6 @@ async def attempt(
 
 
 def _priced(request: Request, answer: Answer) -> Answer | Failure:
-    """Remove keys from an answer, and price it by the tokens counted or estimated."""
     status, text = answer.status, redact(answer.text, secrets_of(request.model))
     if (
         request.single_token and status == "truncated"
@@ -183,13 +178,11 @@ def is_blank(text: str) -> bool:
 
 
 def _is_stream(response: Any) -> bool:
-    """Check whether a server says that it streams; without a word it is believed to."""
     headers = getattr(response, "_response_headers", None) or {}
     return "event-stream" in str(headers.get("content-type", "event-stream")).lower()
 
 
 async def _warm_up(name: str) -> None:
-    """Load in litellm what a model's calls need, before the first reply is timed."""
     nowhere = {
         "api_base": "http://127.0.0.1:9/v1",
         "api_key": "none",
@@ -231,10 +224,7 @@ async def _send(
 
 
 def cache_breakpoints(requests: Sequence[Request]) -> list[list[int]]:
-    """Find where to cut each request for a provider's prompt cache.
-
-    At what its neighbours ask too, where a provider caches only what is marked.
-    """
+    """Find where to cut each request for a provider's prompt cache."""
     if not MARKED.match(requests[0].model.model):
         return [[]] * len(requests)
     shared = [0, *(shared_length(one, other) for one, other in pairwise(requests)), 0]
@@ -246,10 +236,7 @@ def cache_breakpoints(requests: Sequence[Request]) -> list[list[int]]:
 
 
 def shared_length(one: Request, other: Request) -> int:
-    """Count the characters that the last messages of two requests share at the start.
-
-    Zero unless all messages before are the same.
-    """
+    """Count the characters that the last messages of two requests share at the start."""
     if one.messages[:-1] != other.messages[:-1] or one.sampling != other.sampling:
         return 0
     return len(os.path.commonprefix([one.messages[-1]["content"], other.messages[-1]["content"]]))
@@ -258,7 +245,7 @@ def shared_length(one: Request, other: Request) -> int:
 def with_breakpoints(
     messages: Sequence[Mapping[str, str]], breakpoints: Sequence[int]
 ) -> list[JsonObject]:
-    """Cut the last message at its cache breakpoints; the words stay the same."""
+    """Cut the last message at its cache breakpoints."""
     whole: list[JsonObject] = [dict(message) for message in messages]
     if breakpoints:
         text, ends = whole[-1]["content"], [0, *breakpoints]
@@ -269,7 +256,7 @@ def with_breakpoints(
 
 
 def read_plain(response: Any, started: float, longest: int | None = None) -> Answer:
-    """Read an answer that came whole; BrokenAnswerError where its provider says that it is not."""
+    """Read an answer that came whole."""
     choice = (getattr(response, "choices", None) or [NOTHING])[0]
     native = (getattr(choice, "provider_specific_fields", None) or {}).get("native_finish_reason")
     if native in BROKEN or choice.finish_reason in BROKEN:
@@ -293,12 +280,7 @@ def read_plain(response: Any, started: float, longest: int | None = None) -> Ans
 async def read_stream(
     chunks: AsyncIterator[Any], started: float, longest: int | None = None, *, mocked: bool = False
 ) -> Answer:
-    """Read an answer that comes in pieces, and record when the first text after thoughts came.
-
-    litellm gives every stream an end, ``stop``. The provider's own pieces say whether it had one: a
-    reason for the end, or else a count of tokens or ``[DONE]`` behind the last text; with one of
-    these two only, the reason is ``unsaid``.
-    """
+    """Read an answer that comes in pieces, and time its first text after thoughts."""
     text, refusal, arrivals = "", "", list[tuple[int, float]]()
     finish_reason = usage = None
     heard = _listen(chunks)
@@ -384,7 +366,6 @@ class _StreamNotes:
     closed: bool = False  # whether a count of tokens, or [DONE], came behind the last text
 
     def take(self, piece: Any) -> None:
-        """Note what one piece says: an object of OpenAI's kind, or a mapping of litellm's own."""
         field = piece.get if isinstance(piece, Mapping) else partial(_attribute, piece)
         choices = [choice for choice in field("choices") or () if choice is not None]
         deltas = [getattr(choice, "delta", None) for choice in choices]
@@ -406,7 +387,6 @@ def _attribute(piece: object, name: str) -> Any:
 
 
 def _listen(response: Any) -> _StreamNotes:
-    """Read the provider's own pieces through litellm's stream, which passes on only a part."""
     inner: Any = getattr(response, "completion_stream", None)
     heard = _StreamNotes(usage=not hasattr(inner, "__aiter__"))
     if heard.usage:  # there is no such stream
@@ -446,10 +426,7 @@ def _refusal(message: Any) -> str:
 
 
 def _usage(usage: Any) -> dict[str, int | None]:
-    """Read the tokens counted; zero tokens asked means that no count came.
-
-    litellm writes a missing count as zero.
-    """
+    """Read the tokens counted; zero tokens asked means that no count came."""
     if not (getattr(usage, "prompt_tokens", None) or 0) > 0:
         return {"prompt_tokens": None, "completion_tokens": None, "cached_tokens": None}
     details = getattr(usage, "prompt_tokens_details", None)
@@ -523,10 +500,6 @@ def failure_of(error: BaseException, request: Request) -> Failure:
 
 
 def _code_inside(error: BaseException) -> str | None:
-    """Return the code of an error object that came with status 200.
-
-    ``""`` if it has none; None for other errors.
-    """
     for one in _chain(error):
         status, body = getattr(one, "status_code", None), getattr(one, "body", None)
         # A bare Exception is how litellm raises what it finds in an answer, 422 if it has no code.
@@ -561,10 +534,7 @@ def _may_name_key(name: str) -> bool:
 
 
 def without_echo(text: str, asked: str) -> str:
-    """Remove from a provider's words what they repeat of the request, and ids.
-
-    Logs show these words.
-    """
+    """Remove from a provider's words what they repeat of the request, and ids."""
     pieces = re.split(r"(\W+)", redact_message(text[: 10 * MAX_WORDS]))
     spoken, asked_words = pieces[::2], re.findall(r"\w+", asked)
     runs = {tuple(asked_words[at : at + ECHOED]) for at in range(len(asked_words) - ECHOED + 1)}
@@ -591,7 +561,6 @@ def redact(text: str, secrets: Sequence[str]) -> str:
 
 
 def _first_token(logprobs: Any) -> tuple[tuple[str, float], ...] | None:
-    """Return the alternatives for the answer's first token that is not blank."""
     content = getattr(logprobs, "content", None) or []
     for token in content:
         if token.token.strip():
@@ -627,10 +596,7 @@ def _number(text: str) -> float | None:
 
 
 def _seconds(text: str, at: datetime, unit: float = 1.0) -> float | None:
-    """Read a number, a duration such as ``6m0.5s``, or the seconds from ``at`` to a date.
-
-    A date, or a time since 1970, is in UTC.
-    """
+    """Read a number, a duration such as ``6m0.5s``, or the seconds from ``at`` to a date."""
     number = _number(text)
     if number is not None and number < FIRST_DATE_S:
         return max(0.0, number * unit)
@@ -649,10 +615,6 @@ def _seconds(text: str, at: datetime, unit: float = 1.0) -> float | None:
 
 
 def _provider_time(headers: Mapping[str, Any] | None) -> datetime:
-    """Read the time on the provider's clock, else on this machine's.
-
-    The provider's dates are meant by it.
-    """
     for name, value in (headers or {}).items():
         if str(name).lower().removeprefix("llm_provider-") == "date":
             with suppress(ValueError, TypeError):
@@ -674,13 +636,11 @@ def _retry_after(error: BaseException) -> float | None:
 
 
 def _never_connected(error: BaseException) -> bool:
-    """Check whether the exception began as a connection that could not be made."""
     refused = re.compile(r"ConnectError|ConnectorError|Cannot connect|refused")
     return any(refused.search(f"{type(one).__name__}: {one}") for one in _chain(error))
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Go from an exception to what it was raised from."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import math
 import re
-import sys
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heart_collect.calls.keys import NotAllowedError, provider_at
-from heart_collect.calls.models import Call, Model, Request, load_litellm
+from heart_collect.calls.models import Call, Model, Request, load_litellm, provider_at
 from heart_utils.extras import extra
 from heart_utils.settings import JsonObject
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 __all__ = ["MAX_GROWTH", "BudgetError", "price"]
 
@@ -39,7 +36,6 @@ class BudgetError(ValueError):
 
 @lru_cache(maxsize=1)
 def _price_list() -> JsonObject:
-    """Read litellm's list from its file, since importing litellm takes seconds."""
     package = importlib.util.find_spec("litellm")
     if package is None or package.origin is None:
         with extra("collect"):
@@ -88,7 +84,7 @@ def price(model: Model) -> tuple[float, float] | None:
     Returns
     -------
     tuple of float, or None
-        None where nobody says. The embedded model costs nothing.
+        None where no price is known; the embedded model costs nothing.
 
     Examples
     --------
@@ -104,10 +100,7 @@ def price(model: Model) -> tuple[float, float] | None:
 
 
 def price_fault(model: Model) -> str | None:
-    """Describe what is wrong with a price of 0, or far below litellm's, in a model's settings.
-
-    litellm lists another price, and the server is not one's own.
-    """
+    """Describe what is wrong with a price of 0, or far below litellm's, in a model's settings."""
     given = {name: getattr(model, name) for name in ("price_prompt", "price_completion")}
     listed = _listed(model.model) if any(v is not None for v in given.values()) else None
     if listed is None or model.checksum is not None:
@@ -139,10 +132,7 @@ def cost(
     completion_tokens: int | None,
     written_tokens: int | None = None,
 ) -> float | None:
-    """Compute the list price of an answer, without discounts for cached prompts.
-
-    What is written to a cache costs a quarter more.
-    """
+    """Compute the list price of an answer, without discounts for cached prompts."""
     rates = price(model)
     if rates == (0.0, 0.0):
         return 0.0
@@ -157,10 +147,7 @@ def estimate(request: Request, text: str) -> float | None:
 
 
 def reserve(request: Request) -> float:
-    """Compute the most that one attempt can cost in USD.
-
-    Every answer token used, few bytes to a prompt token.
-    """
+    """Compute the most that one attempt can cost in USD."""
     rates = price(request.model)
     return (
         0.0
@@ -247,51 +234,3 @@ def check_money(
                 f"{too_many}. `make collect RUN=...` makes them, with a dry run, a budget and a"
                 " way to stop."
             )
-
-
-def settle_money(
-    models: Sequence[Model],
-    plan: pd.DataFrame,
-    budget_usd: float | None,
-    yes: bool,
-    *,
-    command: str = "collect",
-) -> float | None:
-    """Confirm the budget before money is spent, and return it.
-
-    No paid call is made without a price and a budget.
-    """
-    paid = [model for model in models if is_paid(model)]
-    if not paid:
-        return budget_usd
-    try:
-        check_prices(paid, math.inf if budget_usd is None else budget_usd)
-    except BudgetError as error:
-        raise BudgetError(f"Nothing was asked. {error}") from None
-    theirs = plan[plan["model"].isin([model.name for model in paid])]
-    what = f"{int(theirs['n'].sum())} calls cost money"
-    can_answer = sys.stdin is not None and sys.stdin.isatty()
-    if budget_usd is None:
-        what += f", at most {theirs['at_most_usd'].sum():.2f} USD"
-        if not can_answer:
-            remedy = (
-                "Nothing was asked: set `budget_usd:` in the run's settings, or give --budget USD."
-            )
-            raise NotAllowedError(f"{command}: {what}, and no budget is set. {remedy}")
-        try:
-            budget_usd = float(
-                input(f"{what}. What may they cost, in USD? [nothing] ").strip() or 0
-            )
-        except ValueError as error:
-            raise BudgetError(
-                f"Nothing was asked: a budget is a number of USD ({error})."
-            ) from None
-        if not (math.isfinite(budget_usd) and budget_usd > 0):
-            raise NotAllowedError("Nothing was asked.")
-    elif not yes:
-        question = f"{what}, and no more than {budget_usd:g} USD."
-        if not can_answer:
-            raise NotAllowedError(f"{command}: {question} Nobody is there to ask; --yes allows it.")
-        if input(f"{question} Make them? [y/N] ").strip().lower() not in ("y", "yes"):
-            raise NotAllowedError("Nothing was asked.")
-    return budget_usd

@@ -1,7 +1,4 @@
-"""Thoughts: what a model writes before its answer, and the marks around it.
-
-Where a server does not take them out, thoughts come as a part of the answer.
-"""
+"""Thoughts that a model writes before its answer, and the marks around them."""
 
 from __future__ import annotations
 
@@ -92,8 +89,6 @@ QUOTES = ("``", '""', "''", "“”", "‘’", "«»")  #: A mark between two o
 
 def without_thoughts(text: str) -> str | None:
     """Take out what a model thought before it answered; None where a thought has no end.
-
-    Only for what models wrote; a person who writes ``<think>`` means it.
 
     Examples
     --------

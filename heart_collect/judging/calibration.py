@@ -29,11 +29,7 @@ __all__ = ["LabelSource", "calibrate_judge"]
 
 @dataclass(frozen=True)
 class LabelSource:
-    """Where people's labels come from, and how long a record on them holds.
-
-    Raises :class:`CalibrationError` if nobody is said or no day is left, and
-    :class:`~heart_utils.identities.IdentityError` if a person is named.
-    """
+    """Where people's labels come from, and how long a record on them holds."""
 
     #: Who the people are, in words, such as ``"three clinicians, study of May 2026"``.
     labels_from: str
@@ -69,54 +65,35 @@ def calibrate_judge(
 ) -> CalibrationRecord:
     """Measure how well a judge agrees with people, and bind the result to its settings.
 
-    A judge may only replace people where it was compared with them, and only as long as it stays
-    the same. The record holds its agreement on pairs that people judged, its known biases, and
-    digests of its model, prompt, rubric and options. The gate and the reports read it, and say so
-    when any part has changed.
-
     Parameters
     ----------
     judge_votes : pandas.DataFrame
-        Verdicts of one judge, orders not combined; ``rater_kind`` ``"model"`` or ``"trained"``.
+        Verdicts of one judge, orders not combined.
     human_votes : pandas.DataFrame
-        Verdicts of people (``rater_kind`` ``"human"``) on some of these pairs; of a repeated answer
-        the first counts.
+        Verdicts of people (``"human"``) on some of these pairs; the first answer counts.
     bound_to : mapping
-        ``model``, ``prompt``, ``rubric`` and ``options`` of the judge, each text or settings;
-        :meth:`~heart_collect.judging.recipe.Recipe.identity_of` returns them. Another blank in one
-        is another judge.
+        ``model``, ``prompt``, ``rubric`` and ``options``, as
+        :meth:`~heart_collect.judging.recipe.Recipe.identity_of` returns them.
     labels : LabelSource
         Who the people are, and how long the record holds.
     dimension : str
         A line of the rubric that both answered.
     words : pandas.DataFrame, optional
-        By ``pair_id``, one column: how much longer reply a is than reply b, for the bias towards
-        length.
+        By ``pair_id``, one column: how many words longer reply a is than reply b.
     n_resamples, ci_level, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
     CalibrationRecord
-        ``agreement``, ``kappa`` and ``lead`` (agreement less that of an author-only guess), each
-        with its interval; ``n_labels``, ``n_people``, ``n_dialogues``;
-        ``first_share`` and ``longer_when_wrong`` (0.5 is no bias); error rates by responder.
-        ``faults`` lists why the judge must not decide, ``describe`` puts the record in words,
-        ``save`` writes it.
+        Agreement, kappa and lead over an author-only guess, with intervals over dialogues and
+        people; biases and error rates. ``faults`` lists why the judge must not decide.
 
     Raises
     ------
     CalibrationError
-        If labels are not by people or by one person only, the judge's votes are of several judges
-        or of people, a part of `bound_to` is missing, or pairs of fewer than two dialogues were
-        decided by both.
-
-    Notes
-    -----
-    The ends of agreement and lead cover dialogues and people like these, as those of
-    :func:`~heart_utils.evidence.share_clustered` do. People whose tastes differ by one
-    log-odds in each responder were simulated: of 95 % intervals over dialogues alone 80 % held for
-    one person, 85 for three and 91 for five; of these 95 and 97 for three and five.
+        If labels are not by people or by one only, the votes are of several judges, a part of
+        `bound_to` is missing, or pairs of fewer than two dialogues were decided by both.
 
     Examples
     --------
@@ -282,10 +259,6 @@ def _people(votes: pd.DataFrame, dimension: str) -> pd.DataFrame:
 
 
 def _decided(people: pd.DataFrame, judge: pd.DataFrame) -> pd.DataFrame:
-    """Join each person's decided vote with the judge's on the same pair.
-
-    Name the responder whom the judge preferred.
-    """
     judged = judge.loc[judge["verdict"].isin(["a", "b"]), ["pair_id", "verdict"]].drop_duplicates(
         "pair_id"
     )
@@ -302,7 +275,6 @@ def _decided(people: pd.DataFrame, judge: pd.DataFrame) -> pd.DataFrame:
 
 
 def _over_people(votes: pd.DataFrame, judge: str, ci_level: float) -> Array:
-    """Compute the ends of agreement and of the lead over dialogues and people, a row each."""
     pairs = pair_votes(read_votes(votes), between=("human", judge), by=[], ties="exclude")
     cells = []  # what each person said in each dialogue: votes, equal ones, and right by names
     for person in np.unique(pairs.rater_pairs[0]):
@@ -320,10 +292,6 @@ def _over_people(votes: pd.DataFrame, judge: str, ci_level: float) -> Array:
 
 
 def _error_rates(decided: pd.DataFrame, side: str) -> dict[str, float]:
-    """Compute how often the person says the opposite, for each responder on that side.
-
-    The side is that of the judge's answer.
-    """
     names = sorted({*decided["responder_a"], *decided["responder_b"]})
     n_judged = pd.concat([decided["responder_a"], decided["responder_b"]]).value_counts()
     wrong = decided.loc[decided["wrong"], side].value_counts()

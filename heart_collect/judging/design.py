@@ -1,11 +1,14 @@
-"""Design of comparisons: pairs of replies to one history, and their orders."""
+"""Design of comparisons: who answers, pairs and their orders, probes and rewritten replies."""
 
 from __future__ import annotations
 
 import hashlib
 import random
+import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations, groupby
 from operator import attrgetter
 from typing import Any
@@ -13,9 +16,106 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from heart_utils.tables import check_table, need_columns, needed_columns, refuse_rows
+from heart_collect.calls.models import Model
+from heart_collect.calls.prices import price
+from heart_collect.judging.prompts import AUTHORS, PROMPTS
+from heart_utils.runs import find_root
+from heart_utils.sources.defaults import read_objects, read_sample
+from heart_utils.sources.heart import MAX_WORDS
+from heart_utils.tables import check_table, empty_table, need_columns, needed_columns, refuse_rows
 
-__all__ = ["DesignError", "pair_replies"]
+__all__ = [
+    "CHECKS",
+    "Check",
+    "DesignError",
+    "PROBES",
+    "REWRITES",
+    "RespondError",
+    "pair_replies",
+    "profile_features",
+]
+
+
+class RespondError(ValueError):
+    """Histories or responders cannot be used as asked."""
+
+
+def _echo(turns: Sequence[Mapping[str, str]]) -> str:
+    last_words = [turn["text"] for turn in turns if turn["speaker"] == "seeker"][-1]
+    return " ".join(last_words.split()[:MAX_WORDS])
+
+
+def _always(text: str) -> Callable[[Sequence[Mapping[str, str]]], str]:
+    return lambda _: text
+
+
+@lru_cache(maxsize=1)
+def _replies_to_others() -> list[tuple[tuple[str, ...], str, str]]:
+    histories = read_sample("histories")[["history_id", "dialogue_id", "turns"]]
+    rows = histories.merge(read_sample("replies")[["history_id", "text"]], on="history_id")
+    return [
+        (tuple(turn["text"] for turn in turns), dialogue, text)
+        for _, dialogue, turns, text in rows.itertuples(index=False)
+    ]
+
+
+def _other_history(turns: Sequence[Mapping[str, str]]) -> str:
+    begun_with = tuple(turn["text"] for turn in turns)
+    known = _replies_to_others()
+    own = {dialogue for begun, dialogue, _ in known if begun_with[: len(begun)] == begun}
+    others = [text for _, dialogue, text in known if dialogue not in own]
+    n_before = sum(turn["speaker"] == "supporter" for turn in turns)
+    begins_at = int(hashlib.sha256(begun_with[0].encode()).hexdigest(), 16)
+    return others[(begins_at + n_before) % len(others)]
+
+
+PROBES = {
+    **{name: _always(text) for name, text in PROMPTS["probes"].items()},
+    "echo": _echo,
+    "other-history": _other_history,
+}
+"""Replies by rule, written for this project: warm and about nobody, advice and no warmth, nothing
+but dots, the seeker's last words, and a good reply to somebody else."""
+
+
+def describe_responders(responders: Sequence[Model | str]) -> pd.DataFrame:
+    """Make the table of responders."""
+    check_responders(responders)
+    rows: list[dict[str, str | float | None]] = []
+    for one in responders:
+        if isinstance(one, str):
+            rows.append({"responder_kind": "probe", "responder": one})
+            continue
+        rates = price(one)
+        rows.append(
+            {
+                "responder_kind": "model",
+                "responder": one.name,
+                "family": one.family,
+                "model": one.model,
+                "price": None if rates is None else rates[1] * 1e6,
+            }
+        )
+    return check_table("responders", pd.DataFrame(rows)) if rows else empty_table("responders")
+
+
+def check_responders(responders: Sequence[Model | str]) -> None:
+    """Refuse probes that are unknown, and two responders of one name."""
+    names = [
+        responder if isinstance(responder, str) else responder.name for responder in responders
+    ]
+    unknown = [name for name in responders if isinstance(name, str) and name not in PROBES]
+    if unknown:
+        raise RespondError(
+            f"There is no probe {', '.join(unknown)}; the probes are {', '.join(PROBES)}. A model"
+            " is read by heart_collect.calls.models.read_models."
+        )
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise RespondError(
+            f"Each responder needs a name of its own; {', '.join(twice)} appears more than once."
+        )
+
 
 ORDERS = ("both", "random")
 NEEDED = ("reply_id", "history_id", "responder", "state")
@@ -36,40 +136,33 @@ def pair_replies(
 ) -> pd.DataFrame:
     """Pair the replies to each history, and say in which order each pair is shown.
 
-    Only valid replies are paired, and never two of one responder. What is drawn depends on one
-    number from `rng` and on each pair's own id, so that a reply more or less changes nothing for
-    the other pairs.
+    Only valid replies are paired, never two of one responder. What is drawn depends on one number
+    from `rng` and on each pair's id, so that another reply changes nothing for other pairs.
 
     Parameters
     ----------
     replies : pandas.DataFrame
-        One row per reply, with ``reply_id``, ``history_id``, ``responder`` and ``state`` (and
-        ``simulated``, if any is).
+        One row per reply, with ``reply_id``, ``history_id``, ``responder`` and ``state``.
     rng : numpy.random.Generator
         The source of chance.
     orders : str
         ``"both"``: two comparisons a pair; ``"random"``: one, in an order drawn for the pair.
     pairs : "all" or int
-        How many pairs of each history; fewer than there are is a random choice of them, the same
-        under each protocol.
+        How many pairs of each history, drawn; the same under each protocol.
     protocol : str
         The column ``protocol``; part of the comparison's id.
 
     Returns
     -------
     pandas.DataFrame
-        The table ``comparisons``, sorted by history and pair. ``reply_a`` is the smaller id.
+        The table ``comparisons``, sorted by history and pair. ``reply_a`` is the smaller id. Warns
+        how many replies and histories are left out.
 
     Raises
     ------
     DesignError, TableError
         If an option is unknown, a column or a name is missing, a reply_id stands twice, or nothing
         can be paired.
-
-    Warns
-    -----
-    UserWarning
-        How many replies are left out, and how many histories have no pair.
 
     Examples
     --------
@@ -164,10 +257,7 @@ def make_pairs(
 
 
 def cross_seekers(histories: pd.DataFrame, seekers: Sequence[str]) -> pd.DataFrame:
-    """Make of each history one row a seeker.
-
-    Conversations that are compared began alike and met the same seeker.
-    """
+    """Make of each history one row a seeker."""
     tables = []
     for seeker in seekers:
         rows = histories.assign(seeker=seeker, start_id=histories["history_id"])
@@ -204,3 +294,160 @@ def _say_what_is_left_out(replies: pd.DataFrame, alone: int) -> None:
         )
     if reasons:
         warnings.warn(f"{'; '.join(reasons)}.", stacklevel=3)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One way of spoiling a reply."""
+
+    name: str  #: The responder's name in the tables.
+    expected: str  #: What the spoilt reply is, by construction, beside the reply it was made from.
+    about: str  #: What was done, for captions.
+    text: str  #: How: around the reply in braces, or another in its place.
+
+
+CHECKS = tuple(Check(**check) for check in PROMPTS["checks"])
+
+PADDING = next(check.text for check in CHECKS if check.name == "padded").removeprefix("{base} ")
+WARMTH = "Thank you for telling me this. It makes sense that it weighs on you."
+SENTENCE_END = re.compile(r"(?:(?<=[.!?…])|(?<=[.!?…][\"”’')]))\s+")
+
+REWRITES = ("shortened", "padded", "listed", "warmed")
+"""What is done to a reply, in this order: its first half of sentences kept, a sentence without
+content added, each sentence set as a line of a list, and two warm sentences without content put
+before it."""
+PROFILES = tuple(
+    "+".join(name for place, name in enumerate(REWRITES) if number >> place & 1) or "plain"
+    for number in range(2 ** len(REWRITES))
+)
+
+
+@lru_cache(maxsize=1)
+def make_probes() -> dict[str, pd.DataFrame]:
+    """Build the tables of probes from the sample's standard histories and replies."""
+    histories = read_sample("histories")
+    histories = histories[histories["slice"] == "standard"].reset_index(drop=True)
+    base = read_sample("replies").set_index("history_id").loc[histories["history_id"]].reset_index()
+    # Rewritten by hand: by rule, they would be broken as well as bare.
+    lines = read_objects(find_root() / "data" / "sample" / "specifics_removed.jsonl")
+    bare = {row["history_id"]: row["text"] for row in lines}
+    rows: list[dict[Any, Any]] = []
+    for number, (history, reply) in enumerate(
+        zip(histories.to_dict("records"), base.to_dict("records"), strict=True)
+    ):
+        other = base["text"].iloc[(number + 1) % len(base)]
+        texts = {"base": reply["text"], "other": other, "bare": bare[history["history_id"]]}
+        texts |= {rule: say(history["turns"]) for rule, say in PROBES.items()}
+        for check in CHECKS:
+            named = {
+                "reply_id": f"{history['history_id']}--probe-{check.name}",
+                "responder": check.name,
+            }
+            rows.append({**reply, **named, "text": check.text.format_map(texts), "flags": []})
+    replies = check_table("replies", pd.concat([base, pd.DataFrame(rows)]))
+    rng = np.random.default_rng(0)  # nothing is drawn where all pairs are shown in both orders
+    pairs = [
+        pair_replies(replies[replies["responder"].isin(["reference", check.name])], rng=rng)
+        for check in CHECKS
+    ]
+    responders = pd.concat(
+        [read_sample("responders"), named_probes([check.name for check in CHECKS])],
+        ignore_index=True,
+    )
+    comparisons = pd.concat(pairs, ignore_index=True)
+    return {
+        "histories": histories,
+        "responders": responders,
+        "replies": replies,
+        "comparisons": comparisons,
+    }
+
+
+def named_probes(names: Sequence[str]) -> pd.DataFrame:
+    """Make the table of responders for replies that were changed by rule."""
+    return check_table("responders", pd.DataFrame({"responder": names, "responder_kind": "probe"}))
+
+
+def rewrite_replies(
+    replies: pd.DataFrame, n: int, *, labels: Sequence[str] = (), seed: int
+) -> pd.DataFrame:
+    """Rewrite each reply in `n` ways, an even number of at most 16, drawn by seed and history."""
+    if replies["history_id"].duplicated().any():
+        raise ValueError(
+            "rewrites: some history has several given replies; expected one, which is rewritten."
+        )
+    rows: list[dict[Any, Any]] = []
+    for reply in replies[replies["state"] == "valid"].to_dict("records"):
+        if len(SENTENCE_END.split(reply["text"].strip())) < 2:
+            continue
+        generator = seeded(seed, reply["history_id"], "rewrites")
+        half = generator.sample(range(len(PROFILES) // 2), n // 2)
+        drawn = generator.sample(list(labels), len(labels)) * n
+        labels_drawn = generator.sample(drawn[:n], n) if labels else [None] * n
+        for number, label in zip(
+            [way for one in half for way in (one, len(PROFILES) - 1 - one)],
+            labels_drawn,
+            strict=True,
+        ):
+            name, text = PROFILES[number], _rewrite(reply["text"], PROFILES[number].split("+"))
+            named = {
+                "reply_id": f"{reply['history_id']}--{name}",
+                "responder": name,
+                "label": label,
+            }
+            rows.append({**reply, **named, "text": text, "flags": []})
+    if left := len(replies) - len(rows) // n:
+        warnings.warn(
+            f"{left} of {len(replies)} replies have one sentence or are not valid, and are not"
+            " rewritten.",
+            stacklevel=2,
+        )
+    return check_table("replies", pd.DataFrame(rows)) if rows else empty_table("replies")
+
+
+def profile_features(replies: pd.DataFrame) -> pd.DataFrame:
+    """List the features of each rewritten reply, and whom it is said to be from.
+
+    Features are drawn at random in a conjoint study, so one that goes with winning moves the judge
+    by itself. :func:`heart_utils.judges.position.feature_bias` takes this table.
+
+    Parameters
+    ----------
+    replies : pandas.DataFrame
+        As ``rewrite_replies`` returns them: ``responder`` names the features, joined by ``+``, and
+        ``label`` whom a reply is said to be from, if anyone.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a ``reply_id``; 0 or 1 for shortened, padded, listed and warmed and, where replies
+        were labelled, ``said: ...`` for a person and an expert (an AI is the reference).
+
+    References
+    ----------
+    .. [1] Hainmueller, Hopkins and Yamamoto (2014), https://doi.org/10.1093/pan/mpt024
+
+    Examples
+    --------
+    >>> rewritten = pd.DataFrame({"reply_id": ["r1"], "responder": "listed+warmed"})
+    >>> profile_features(rewritten).values.tolist()
+    [[0.0, 0.0, 1.0, 1.0]]
+    """
+    table = replies.set_index("reply_id")
+    ways = table["responder"].str.split("+")
+    features = {name: ways.map(lambda way, name=name: name in way) for name in REWRITES}
+    if "label" in table and table["label"].notna().any():
+        features |= {
+            f"said: {AUTHORS[label]}": table["label"] == label for label in ("person", "expert")
+        }
+    return pd.DataFrame(features).astype(float)
+
+
+def _rewrite(text: str, ways: Sequence[str]) -> str:
+    sentences = SENTENCE_END.split(text.strip())
+    sentences = sentences[: (len(sentences) + 1) // 2] if "shortened" in ways else sentences
+    sentences = [*sentences, PADDING] if "padded" in ways else sentences
+    mark, gap = ("- ", "\n") if "listed" in ways else ("", " ")
+    return gap.join(
+        [*([WARMTH] if "warmed" in ways else []), *(f"{mark}{one}" for one in sentences)]
+    )

@@ -1,26 +1,30 @@
-"""Verdicts, scores and codes by blinded judges.
-
-What is drawn depends on seed, pair, protocol and repeat alone.
-"""
+"""Verdicts, scores and codes by blinded judges: their questions, and the answers read."""
 
 from __future__ import annotations
 
+import gc
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, TypeAlias, Unpack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+from typing import Any, NamedTuple, TypeAlias, Unpack
 
 import pandas as pd
 
-from heart_collect.calls.engine import Asking
+from heart_collect.calls.database import failed
+from heart_collect.calls.engine import Asking, ask_all
 from heart_collect.calls.ledger import Ledger
-from heart_collect.calls.models import Model
+from heart_collect.calls.models import Call, Model, Request
+from heart_collect.calls.prices import bound, plan_call, supports_schema
 from heart_collect.judging.design import seeded
 from heart_collect.judging.prompts import (
     LETTERS,
     Dimension,
     ItemsTemplate,
     LabelsTemplate,
+    Messages,
     PromptTemplate,
     Protocol,
     Rubric,
@@ -33,19 +37,300 @@ from heart_collect.judging.prompts import (
     parts,
     show_turns,
 )
-from heart_collect.judging.questions import (
-    Answer,
-    JudgeError,
-    Question,
-    ask_questions,
-    collector_paused,
-    count_calls,
-    question_requests,
-)
+from heart_collect.judging.readings import Reading, was_cut
 from heart_utils.sources.heart import Codebook
 from heart_utils.tables import KEYS, SPEAKERS, check_table, needed_columns, refuse_rows
 
-__all__ = ["JudgeError", "collect_verdicts", "plan_questions", "plan_verdicts"]
+__all__ = [
+    "Answer",
+    "JudgeError",
+    "Question",
+    "collect_verdicts",
+    "plan_questions",
+    "plan_verdicts",
+]
+
+CHUNK = 2_000
+#: Under this and a model's digest the ledger notes whether the model is asked with a JSON schema.
+SCHEMA = "schema"
+LETTER_OPTIONS = {"max_tokens": 1, "logprobs": True, "top_logprobs": 20}
+
+
+class JudgeError(ValueError):
+    """Replies cannot be put to judges as asked."""
+
+
+class Question(NamedTuple):
+    """One call: a judge, the row `about`, the replies `shown` in order, the template."""
+
+    about: Mapping[Any, Any]
+    judge: Model
+    template: Template
+    history: str
+    shown: tuple[str, ...]
+    flags: tuple[str, ...] = ()
+    repeat: int = 0
+
+    @property
+    def messages(self) -> Messages:
+        """The prompt."""
+        return self.template.messages(self.history, self.shown)
+
+    @property
+    def reply_is_there(self) -> bool:
+        """Whether what it is about can be shown; where a reply failed, nobody is asked about it."""
+        return bool(self.about.get("state", "valid") == "valid")
+
+    @property
+    def in_json(self) -> bool:
+        """Whether it is answered in JSON, which a schema may hold to its form."""
+        return self.template.answer_format == "json"
+
+    def request(self, *, schema: bool) -> Request:
+        """Make the request."""
+        options: dict[str, object] = {}
+        if not self.in_json:
+            options |= LETTER_OPTIONS
+        elif not self.judge.limits_max_tokens:
+            base, per_cell = self.template.answer_tokens
+            options["max_tokens"] = base + per_cell * len(self.template.cells)
+        if schema and self.in_json:
+            what = {"name": self.template.title, "strict": True, "schema": self.template.schema}
+            options["response_format"] = {"type": "json_schema", "json_schema": what}
+        return Request(
+            self.judge, self.messages, options, self.repeat, tag=str(self.about["history_id"])
+        )
+
+    def repair(self, request: Request, answer: str, fault: str) -> Request:
+        """Ask once more, with what was wrong with the answer."""
+        return replace(request, messages=(*request.messages, *self.template.again(answer, fault)))
+
+
+@dataclass
+class Answer:
+    """The answer to a question, from one call, from two if asked again, or from none."""
+
+    question: Question
+    calls: Sequence[Call]
+
+    @cached_property
+    def first(self) -> tuple[list[Reading], str | None]:
+        """The first answer's readings, and what is wrong with it."""
+        return self.question.template.read(self.calls[0])
+
+    def readings(self) -> list[tuple[Reading, Call | None, bool]]:
+        """Read the answer, and its repair where the first answer could not be read."""
+        if not self.calls:
+            return [(Reading(self.question.about["state"]), None, False)] * len(
+                self.question.template.cells
+            )
+        merged: list[tuple[Reading, Call | None, bool]] = [
+            (reading, self.calls[0], False) for reading in self.first[0]
+        ]
+        for call in self.calls[1:]:
+            again, _ = self.question.template.read(call)
+            for position, reading in enumerate(again):
+                if merged[position][0].state == "unparsed" and reading.state in (
+                    "valid",
+                    "abstained",
+                ):
+                    merged[position] = (reading, call, True)
+        return merged
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Pause Python's garbage collector while many small objects are made."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def ask_questions(
+    questions: Sequence[Question],
+    *,
+    ledger: Ledger,
+    max_concurrency: int | None = None,
+    **asking: Unpack[Asking],
+) -> list[Answer]:
+    """Ask what the ledger lacks, and ask once more for what cannot be read."""
+    mode = asking.get("mode", "missing")
+    if mode not in ("missing", "replay"):
+        raise JudgeError(
+            f"mode is {mode!r}, expected 'missing' or 'replay'; a plan says what would be asked."
+        )
+    answerable = [question for question in questions if question.reply_is_there]
+    calls, missing = _look_up(answerable, ledger, again=mode != "replay")
+    new: list[Call] = []
+    if missing:
+        if mode != "replay":
+            judges = [answerable[n].judge for n in missing if answerable[n].in_json]
+            note_schemas(judges, ledger)
+        new = ask_all(
+            list(missing.values()), ledger=ledger, max_concurrency=max_concurrency, **asking
+        )
+        calls |= zip(missing, new, strict=True)
+    answers = [Answer(question, [calls[n]]) for n, question in enumerate(answerable)]
+    unread = [
+        one
+        for one in answers
+        if one.calls[0].status in one.question.template.repairable and one.first[1]
+    ]
+    first_requests = question_requests([answer.question for answer in unread], ledger)
+    repairs = [
+        (answer, answer.question.repair(request, answer.calls[0].text, str(answer.first[1])))
+        for answer, request in zip(unread, first_requests, strict=True)
+    ]
+    if mode == "replay":  # takes only what was asked, so that a new parser needs no call
+        known = ledger.find([request.key for _, request in repairs])
+        repairs = [(answer, request) for answer, request in repairs if request.key in known]
+    if repairs:
+        paid_calls = asking.get("max_paid_calls")
+        if paid_calls is not None:
+            n_paid = len({call.call_id for call in new if call.cost_usd != 0})
+            asking["max_paid_calls"] = max(paid_calls - n_paid, 0)
+        repaired = ask_all(
+            [request for _, request in repairs],
+            ledger=ledger,
+            max_concurrency=max_concurrency,
+            **asking,
+        )
+        for (answer, _), call in zip(repairs, repaired, strict=True):
+            answer.calls = [*answer.calls, call]
+    if mode != "replay":
+        _tell_of_cut_answers(answers)
+    return [
+        *answers,
+        *(Answer(question, ()) for question in questions if not question.reply_is_there),
+    ]
+
+
+def _tell_of_cut_answers(answers: Sequence[Answer]) -> None:
+    n_asked: dict[str, int] = {}
+    cut: dict[str, int] = {}
+    for answer in answers:
+        name, (readings, _) = answer.question.judge.name, answer.first
+        unread = answer.question.in_json and any(
+            reading.state == "unparsed" for reading in readings
+        )
+        n_asked[name] = n_asked.get(name, 0) + 1
+        cut[name] = cut.get(name, 0) + (unread and was_cut(answer.calls[0]))
+    for name, n in cut.items():
+        if n:
+            warnings.warn(
+                f"{name}: {n} of {n_asked[name]} answers ended within a thought, or were cut off"
+                " before they were whole; what they say is no verdict. If this judge thinks before"
+                " it answers, give it more room (`max_tokens: 4000` under `options:`) or less to"
+                " think (`reasoning_effort: low`). Either asks all its questions anew.",
+                stacklevel=4,
+            )
+
+
+def count_calls(
+    requests_by: Iterable[tuple[tuple[str, ...], Request]], *, by: Sequence[str], ledger: Ledger
+) -> pd.DataFrame:
+    """Estimate what requests would take, without asking."""
+    rows: list[tuple[Any, ...]] = []
+    requests_by = iter(requests_by)
+    while chunk := list(islice(requests_by, CHUNK)):
+        # what is damaged is an error, and asked again
+        known = ledger.find([request.key for _, request in chunk])
+        for who, request in chunk:
+            call = (
+                plan_call(request)
+                if request.key not in known or failed(known[request.key])
+                else None
+            )
+            takes: tuple[Any, ...] = (0, 0, 0.0, 0.0)
+            if call is not None:
+                takes = (call.prompt_tokens, call.completion_tokens, call.cost_usd, bound(request))
+            rows.append((*who, 1, int(call is None), *takes))
+    takes_of = ["prompt_tokens", "completion_tokens", "cost_usd", "at_most_usd"]
+    table = pd.DataFrame(rows, columns=[*by, "n_calls", "n_recorded", *takes_of])
+    table = table.astype({"cost_usd": float, "at_most_usd": float})
+    # one unknown price leaves the sum unknown
+    return table.groupby(list(by), sort=False).sum(skipna=False).reset_index()
+
+
+def takes_schema(model: Model, ledger: Ledger) -> bool:
+    """Check whether a model is asked with a JSON schema."""
+    if model.json_schema is not None:
+        return model.json_schema
+    noted = ledger.notes([f"{SCHEMA} {model.identity_digest}"])
+    return "yes" in noted.values() if noted else supports_schema(model)
+
+
+def question_requests(questions: Iterable[Question], ledger: Ledger) -> Iterator[Request]:
+    """Build each request with a JSON schema or without."""
+    questions = iter(questions)
+    while chunk := list(islice(questions, CHUNK)):
+        judges = {
+            (one.judge.identity_digest, one.judge.json_schema): one.judge
+            for one in chunk
+            if one.in_json
+        }
+        schemas = {who: takes_schema(judge, ledger) for who, judge in judges.items()}
+        wanted = [
+            one.in_json and schemas[one.judge.identity_digest, one.judge.json_schema]
+            for one in chunk
+        ]
+        requests = [
+            question.request(schema=schema) for question, schema in zip(chunk, wanted, strict=True)
+        ]
+        known = ledger.statuses([request.key for request in requests])
+        others = {
+            position: question.request(schema=not wanted[position])
+            for position, question in enumerate(chunk)
+            if question.in_json
+            and question.judge.json_schema is None
+            and requests[position].key not in known
+        }
+        recorded = ledger.statuses([request.key for request in others.values()])
+        for position, request in enumerate(requests):
+            yield (
+                others[position]
+                if position in others and others[position].key in recorded
+                else request
+            )
+
+
+def note_schemas(models: Iterable[Model], ledger: Ledger) -> None:
+    """Record in the ledger how models are asked from now on."""
+    schema_support = {
+        model.identity_digest: takes_schema(model, ledger)
+        for model in models
+        if model.json_schema is None
+    }
+    ledger.note(
+        {
+            f"{SCHEMA} {digest}": "yes" if schema else "no"
+            for digest, schema in schema_support.items()
+        }
+    )
+
+
+@collector_paused()
+def _look_up(
+    questions: Sequence[Question], ledger: Ledger, *, again: bool
+) -> tuple[dict[int, Call], dict[int, Request]]:
+    calls: dict[int, Call] = {}
+    missing: dict[int, Request] = {}
+    all_requests = question_requests(questions, ledger)
+    for start in range(0, len(questions), CHUNK):
+        requests = list(islice(all_requests, CHUNK))
+        known = ledger.find([request.key for request in requests])
+        for position, request in enumerate(requests, start):
+            call = known.get(request.key)
+            if call is None or (again and call.status == "error"):
+                missing[position] = request
+            else:
+                calls[position] = call
+    return calls, missing
+
 
 UNITS = ("reply", "conversation")
 UNIT = ("unit", "seeker")
@@ -68,41 +353,31 @@ def collect_verdicts(
 ) -> pd.DataFrame:
     """Ask every judge its questions about comparisons, or about replies alone.
 
-    Each call is kept in the ledger as soon as it is answered, and what the ledger holds is not
-    asked again: after an interruption the same call goes on where it stopped. An answer that cannot
-    be read is asked for once more; what cannot be read then is ``unparsed``, a row that counts as a
-    failure and never as a tie.
+    An answer that cannot be read is asked for once more, and is then ``unparsed``: never a tie.
 
     Parameters
     ----------
     questions : sequence of Question
         What :func:`plan_questions` returns.
     ledger : Ledger
-        Where calls and their costs are kept, from :func:`~heart_collect.calls.records.open_ledger`.
+        Where calls are kept; what it holds is not asked again.
     max_concurrency : int, optional
-        Calls in flight at once, all judges together; by default what each judge's settings allow.
+        Calls at once, all judges together.
     **asking
-        ``mode`` : ``"missing"`` (the default) asks what the ledger lacks, ``"replay"`` asks
-        nothing. ``budget_usd`` : dollars that the ledger may spend, ever. ``max_paid_calls`` :
-        calls that cost money, at most. ``scheduler`` : address of a Dask scheduler whose workers
-        ask. ``progress`` : whether a bar is drawn.
+        ``mode`` (``"missing"``, or ``"replay"``, which asks nothing), ``budget_usd`` (what the
+        ledger may spend, ever), ``max_paid_calls``, ``scheduler`` (a Dask address), ``progress``.
 
     Returns
     -------
     pandas.DataFrame
-        The table ``verdicts``, one row per comparison, judge, dimension and repeat, or ``scores``
-        from 1 to 5, of replies alone. Flags: ``own_reply`` (one of the two is the judge's own),
-        ``judge_is_responder`` (it answered histories of this run), ``own_family``,
-        ``instructs_judge``, ``roles_swapped`` (turns were shown under the wrong speaker),
-        ``repaired``, ``little_mass`` (A and B together had less than half of the next token's
-        probability), ``uncalibrated`` (a probability that was not held against people: see
-        :func:`~heart_utils.judges.confidence.calibrate_probabilities`), and ``truncated`` (what
-        was whole of an answer that was cut off).
+        The table ``verdicts``, or ``scores`` from 1 to 5. Flags: ``own_reply``, ``own_family``,
+        ``judge_is_responder``, ``instructs_judge``, ``roles_swapped``, ``repaired``, ``truncated``,
+        ``little_mass`` (of A and B together), ``uncalibrated`` (a raw probability).
 
     Raises
     ------
     JudgeError
-        If the mode is another, before the first call.
+        If the mode is another.
 
     Examples
     --------
@@ -172,10 +447,7 @@ def plan_verdicts(questions: Sequence[Question], ledger: Ledger) -> pd.DataFrame
 
 @collector_paused()
 def answer_rows(table: str, answers: Sequence[Answer]) -> pd.DataFrame:
-    """Turn answers into verdicts, scores or codes.
-
-    A failed answer is a state, never a tie, a number or an absence.
-    """
+    """Turn answers into verdicts, scores or codes."""
     columns = needed_columns(table)
     if any(answer.question.about.get("seeker") for answer in answers):
         columns = [*columns, *UNIT]
@@ -245,45 +517,39 @@ def plan_questions(
 ) -> list[Question]:
     """Build every question about comparisons, or about replies alone, to a panel of judges.
 
-    No model is asked. Look at the questions to see exactly what a judge would read, or count them.
-    What is drawn at random (codes of the replies, order of dimensions) depends on the seed, the
-    pair, the protocol and the repeat alone, and is the same for both orders and for every judge.
+    No model is asked. What is drawn at random (codes of the replies, order of dimensions) depends
+    on the seed, the pair, the protocol and the repeat alone, and is the same for all judges and
+    orders.
 
     Parameters
     ----------
-    histories
-        The table of histories.
-    replies
-        The table of replies.
-    comparisons
-        The table of comparisons; if None, each valid reply is asked about alone.
+    histories, replies : pandas.DataFrame
+        The tables.
+    comparisons : pandas.DataFrame or None
+        The table; if None, each valid reply is asked about alone.
     judges : sequence of Model
-        A panel of one or more, with different names.
+        One or more, with different names.
     responders : pandas.DataFrame, optional
-        The table of responders, which shows which judges share a family with a responder; their
-        answers are flagged.
-    protocol
-        How judges are asked, such as ``"heart"``; by default what each comparison says, and
-        ``likert`` of replies alone.
-    dimensions
-        Names of dimensions; by default all of the rubric's.
-    repeats
+        The table, by which answers of a responder's own family are flagged.
+    protocol : str or Protocol, optional
+        By default what each comparison says, and ``likert`` of replies alone.
+    dimensions : sequence of str, optional
+        By default all of the rubric's.
+    repeats : int
         How often each is asked, 1 or more.
-    seed
+    seed : int
         Decides what is drawn.
 
     Returns
     -------
     list of Question
-        One question a call, judge by judge, by history and the reply shown first, so that a
-        server's cache of prefixes applies. Each has the ``judge``, the row it is ``about``, the
-        replies ``shown`` and the prompt ``template``, which writes its messages.
+        One a call, judge by judge: ``judge``, the row it is ``about``, the replies ``shown``, and
+        the prompt ``template``, which writes its messages.
 
     Raises
     ------
     JudgeError
-        If a comparison does not fit the tables or protocol or has no order, or a judge is named
-        twice.
+        If a comparison fits neither tables nor protocol or has no order, or a judge is named twice.
     heart_utils.tables.TableError
         If a table lacks a column.
 
@@ -411,10 +677,7 @@ def plan_hits(
     responders: pd.DataFrame | None = None,
     language: str = "zh",
 ) -> list[Question]:
-    """Ask which items of a question's rubric each reply hits, as HeartBench does.
-
-    HeartBench's release repairs lists of a wrong length.
-    """
+    """Ask which items of a question's rubric each reply hits, as HeartBench does."""
     rubric = {
         name: tuple(_rows_of(its.sort_values("position")))
         for name, its in questions.groupby("question_id")
@@ -461,10 +724,7 @@ def plan_again(
     responders: pd.DataFrame | None = None,
     seed: int = 0,
 ) -> list[Question]:
-    """Ask judges again about one pair of each of so many histories.
-
-    In every order in which it was shown, and in every arm.
-    """
+    """Ask judges again about one pair of each of so many histories."""
     theirs = comparisons[comparisons["protocol"] == AGAIN]
     names = sorted(theirs["history_id"].unique())
     if n_pairs > len(names):
@@ -510,7 +770,6 @@ def _questions_to(
     make_templates: MakeTemplates,
     responders: pd.DataFrame | None = None,
 ) -> list[Question]:
-    """Ask each judge about each row, by the prompt templates that are made for it."""
     _check_judges(judges)
     present = {name for about in subjects for name in about["by"]}
     questions: list[Question] = []
@@ -534,10 +793,6 @@ def _questions_to(
 
 
 def _subjects(histories: pd.DataFrame, replies: pd.DataFrame, items: pd.DataFrame) -> Rows:
-    """Return comparisons or replies, with what is shown of them, sorted by shared prefix.
-
-    A server's cache of prefixes then applies.
-    """
     shown_ids, by, sort = ["reply_id"], ["responder"], ["history_id", "reply_id"]
     if "order" in items:
         ab = items["order"] == "ab"
@@ -583,7 +838,6 @@ def _subjects(histories: pd.DataFrame, replies: pd.DataFrame, items: pd.DataFram
 
 
 def _draw_templates(protocol: Protocol, rubric: Rubric, repeats: int, seed: int) -> MakeTemplates:
-    """Draw the templates of each pair or reply once, the same for both orders and all judges."""
     drawn: dict[tuple[str, int, str], list[PromptTemplate]] = {}
     alone = protocol.asks == "reply"
 
@@ -629,7 +883,6 @@ def draw_codes_and_order(
 
 
 def _history_blocks(histories: pd.DataFrame, protocol: Protocol) -> PromptHistories:
-    """Write every conversation as judges read it, and say where the labels are wrong."""
     blocks = {}
     for row in _rows_of(histories):
         true = [turn["speaker"] for turn in row["turns"]] == [
@@ -643,7 +896,6 @@ def _history_blocks(histories: pd.DataFrame, protocol: Protocol) -> PromptHistor
 def _judge_flags(
     judge: Model, responders: pd.DataFrame | None, present: set[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Flag how a judge is related to each responder whom it judges."""
     known: dict[str, dict[str, object]] = {"family": {}, "model": {}}
     if responders is not None:
         known = {
@@ -670,17 +922,13 @@ def _judge_flags(
 
 
 def _rows_of(table: pd.DataFrame) -> Rows:
-    """Return rows as mappings, several times faster than pandas does for Arrow's text."""
     columns = [str(name) for name in table]
     cells = [table[column].to_numpy(dtype=object) for column in columns]
     return [dict(zip(columns, row, strict=True)) for row in zip(*cells, strict=True)]
 
 
 def _in_json(judges: Sequence[Model]) -> list[Model]:
-    """Leave out, with a warning, models that answer with one letter.
-
-    They do not apply where there is nothing to choose from.
-    """
+    """Leave out, with a warning, models that answer with one letter."""
     letters = [judge.name for judge in judges if judge.answer_format != "json"]
     error_message = (
         f"{', '.join(letters)} answers in the format logprob, which compares A with B; a score or a"
@@ -694,7 +942,6 @@ def _in_json(judges: Sequence[Model]) -> list[Model]:
 
 
 def _check_judges(judges: Sequence[Model]) -> None:
-    """Refuse a panel that cannot be told apart in the tables."""
     if not judges:
         raise JudgeError("No judge was given; name at least one model.")
     identities = [(judge.name, judge.answer_format) for judge in judges]
@@ -709,8 +956,6 @@ def _check_judges(judges: Sequence[Model]) -> None:
 
 
 def _check_comparisons(replies: pd.DataFrame, comparisons: pd.DataFrame) -> None:
-    """Refuse comparisons of other replies than those given, before anything is asked."""
-
     def refuse(column: str, wrong: pd.Series, expected: str) -> None:
         refuse_rows("comparisons", column, wrong, comparisons[column], expected)
 
@@ -743,7 +988,6 @@ def _check_comparisons(replies: pd.DataFrame, comparisons: pd.DataFrame) -> None
 
 
 def _check_replies(histories: pd.DataFrame, replies: pd.DataFrame) -> None:
-    """Refuse replies that no judge could read."""
     lost = ~replies["history_id"].isin(histories["history_id"])
     refuse_rows("replies", "history_id", lost, replies["history_id"], "a history that is given too")
     silent = (replies["state"] == "valid") & (replies["text"].fillna("").str.strip() == "")

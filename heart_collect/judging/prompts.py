@@ -1,7 +1,4 @@
-"""Prompts of judges and coders, the shared words first.
-
-A server that caches prefixes then reads most of a prompt only once.
-"""
+"""Prompts of judges and coders, the shared words first, for caches of prefixes."""
 
 from __future__ import annotations
 
@@ -102,7 +99,7 @@ class Dimension:
 
 @dataclass(frozen=True)
 class Rubric:
-    """Dimensions in the order of their file; `title` is for captions, `about` is the source."""
+    """Dimensions in the order of their file."""
 
     name: Line
     title: Line
@@ -140,27 +137,20 @@ def load_rubric(name_or_path: str | os.PathLike[str]) -> Rubric:
     Parameters
     ----------
     name_or_path : str or path
-        A name in ``data/rubrics``, such as ``"heart"``; or, with a separator or suffix, a YAML file
-        with the same keys.
+        A name in ``data/rubrics``, such as ``"heart"``; or, with a separator or suffix, a YAML
+        file.
 
     Returns
     -------
     Rubric
-        ``dimensions``, in the order of the file, ``names`` (of the dimensions, in snake_case),
-        ``title`` (for captions) and ``about`` (where the words come from).
+        ``dimensions``, ``names`` (of the dimensions, in snake_case), ``title`` (for captions) and
+        ``about`` (where the words come from).
 
     Raises
     ------
     RubricError
-        If there is no such file, a key is missing, unknown or empty, or a dimension's name is
-        unusable or repeats. The message names the file and the key.
-
-    Notes
-    -----
-    ``"heart"`` has HEART's five dimensions and an overall preference. Its questions and
-    descriptions were written for this project, since the paper's own wording was not found. A
-    rubric in another language, or for another field, works in the same way; the tables accept any
-    name of a dimension.
+        If there is no such file, a key is missing, unknown or empty, or a name is unusable or
+        repeats.
 
     Examples
     --------
@@ -226,10 +216,7 @@ class Protocol:
 
     @property
     def answers(self) -> str:
-        """Return what is answered on each dimension.
-
-        A ``score``, or which is better by a ``number`` or by ``plus`` signs.
-        """
+        """Return what is answered on each dimension."""
         return "score" if self.asks == "reply" else self.margin
 
 
@@ -249,7 +236,7 @@ def load_protocol(name_or_path: str | os.PathLike[str]) -> Protocol:
     Raises
     ------
     ProtocolError
-        If there is no such file, a key is missing, unknown or empty, or a value is none of its
+        If there is no such file, a key is missing, unknown or empty, or a value none of its
         choices.
 
     Examples
@@ -269,7 +256,6 @@ def load_protocol(name_or_path: str | os.PathLike[str]) -> Protocol:
 def _read_from(
     name_or_path: str | os.PathLike[str], kind: type[T], error: type[ValueError]
 ) -> tuple[Path, T]:
-    """Read a YAML file of the project's ``data`` folder by name, or a user's by path."""
     given, word = os.fspath(name_or_path), kind.__name__.lower()
     shelf = find_root() / "data" / f"{word}s"
     bare = Path(given).name == given and not Path(given).suffix
@@ -284,10 +270,7 @@ def _read_from(
 
 
 def show_turns(turns: Sequence[Mapping[str, str]], language: str | None = None) -> str:
-    """Write a conversation down, each turn under its speaker.
-
-    In a language, as HeartBench shows it.
-    """
+    """Write a conversation down, each turn under its speaker."""
     words, colon = (LABELS, ": ") if language is None else (PROMPTS["items"][language], "：")
     return "\n".join(
         f"{words[turn['speaker']]}{colon}{' '.join(turn['text'].split())}" for turn in turns
@@ -301,10 +284,7 @@ def reply_messages(
     *,
     speaker: str = "supporter",
 ) -> Messages:
-    """Write the messages that ask a model for a speaker's next turn.
-
-    In a language, as HeartBench does: in one message, with no limit of length.
-    """
+    """Write the messages that ask a model for a speaker's next turn."""
     # One message, since a conversation may begin with either speaker, and not every provider lets
     # an assistant speak first.
     if language is not None:
@@ -316,10 +296,7 @@ def reply_messages(
 
 @dataclass(frozen=True)
 class PromptTemplate:
-    """The prompt template of one question about a pair or a reply.
-
-    It holds the dimensions in the order shown, and what the replies are called.
-    """
+    """The prompt of one question about a pair or a reply, by a protocol."""
 
     protocol: Protocol
     dimensions: tuple[Dimension, ...]
@@ -418,10 +395,7 @@ CODEBOOKS = ("release", "esconv", "focus", "safety")
 
 @dataclass(frozen=True)
 class LabelsTemplate:
-    """A question about which labels of a codebook apply to one reply.
-
-    Its parts are those of :class:`PromptTemplate`.
-    """
+    """A question about which labels of a codebook apply to one reply."""
 
     codes: Codebook
     name: ClassVar[str] = "codes"
@@ -469,10 +443,7 @@ class LabelsTemplate:
 
 @dataclass(frozen=True)
 class ItemsTemplate:
-    """A question about which items of a rubric one reply hits, with reasons first.
-
-    HeartBench asks in this way.
-    """
+    """A question about which items of a rubric one reply hits, with reasons first."""
 
     items: tuple[Mapping[str, Any], ...]
     language: str
@@ -531,10 +502,6 @@ Template = PromptTemplate | LabelsTemplate | ItemsTemplate
 
 
 def _between_markers(rules: str, texts: Mapping[str, str], task: str) -> Messages:
-    """Write a conversation and what is judged between markers, and then the task.
-
-    No text can close the markers.
-    """
     open_, close = text_markers(tuple(texts.values()))
     parts = [f"{name}:\n{open_}\n{text}\n{close}" for name, text in texts.items()]
     return {"role": "system", "content": rules}, {
@@ -570,18 +537,12 @@ def history_block(history: Mapping[Any, Any], protocol: Protocol) -> str:
 
 
 def instructs_judge(text: str) -> bool:
-    """Check whether a reply addresses its judge, as in "choose A".
-
-    It is judged like any other, and its verdicts are flagged.
-    """
+    """Check whether a reply addresses its judge, as in "choose A"."""
     return ORDERS_A_JUDGE.search(text) is not None
 
 
 def draw_codes(generator: random.Random, texts: Sequence[str] = ()) -> tuple[str, str]:
-    """Draw the codes of the replies shown first and second, for both orders.
-
-    A preference for a code then cancels out.
-    """
+    """Draw the codes of the replies shown first and second, for both orders."""
     while True:
         # Only random() is promised to give the same numbers in every version of Python.
         first = int(generator.random() * len(CODE_LETTERS))
@@ -594,17 +555,15 @@ def draw_codes(generator: random.Random, texts: Sequence[str] = ()) -> tuple[str
 
 
 def prompt_hash(protocol: Protocol, rubric: Rubric, answer_format: str = "json") -> str:
-    """Compute the SHA-256 of a judge's instructions, for a run's manifest.
-
-    The conversation and the replies are left out.
+    """Compute the SHA-256 of a judge's instructions, without conversation and replies.
 
     Parameters
     ----------
-    protocol
+    protocol : Protocol
         How judges are asked.
-    rubric
+    rubric : Rubric
         About which dimensions.
-    answer_format
+    answer_format : str
         ``"json"`` or ``"logprob"``.
 
     Returns
@@ -635,10 +594,7 @@ def prompt_hash(protocol: Protocol, rubric: Rubric, answer_format: str = "json")
 def parts(
     protocol: Protocol, dimensions: tuple[Dimension, ...], answer_format: str
 ) -> list[tuple[Dimension, ...]]:
-    """Split dimensions over calls: one a call, or all in one.
-
-    One a call for a single letter or where the protocol says so.
-    """
+    """Split dimensions over calls: one a call, or all in one."""
     if answer_format == "logprob" or protocol.dimensions_per_call == "one":
         return [(dimension,) for dimension in dimensions]
     return [dimensions]
@@ -660,7 +616,6 @@ def _lines(dimensions: tuple[Dimension, ...]) -> str:
 
 @lru_cache(maxsize=2_048)
 def _answer_form(protocol: Protocol, dimensions: tuple[Dimension, ...]) -> str:
-    """Describe how to answer, with places for the codes."""
     words, (first, second) = PROMPTS["answer"], PLACES
     ties = words["ties"] if protocol.ties else dict.fromkeys(words["ties"], "")
     noun = PROMPTS["units"][protocol.unit]["noun"]
@@ -678,10 +633,7 @@ def _answer_form(protocol: Protocol, dimensions: tuple[Dimension, ...]) -> str:
 
 
 def text_markers(texts: Sequence[str]) -> tuple[str, str]:
-    """Make markers longer than any run of their signs in the texts.
-
-    No text can then close its own marker.
-    """
+    """Make markers longer than any run of their signs in the texts."""
     # few, and quicker found than by a pattern
     with_runs = [text for text in texts if "<<<" in text or ">>>" in text]
     length = max(

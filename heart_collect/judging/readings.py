@@ -1,9 +1,4 @@
-"""Readings of raw answers: what needs no guess is read, and a failure is never a tie.
-
-What a model thinks before it answers is no answer, and of an answer that was cut off only JSON from
-its first sign on counts. Two objects that say different things are one answer only where words
-between them say that the first was a draft.
-"""
+"""Readings of raw answers: what needs no guess is read, and a failure is never a tie."""
 
 from __future__ import annotations
 
@@ -73,7 +68,6 @@ REFUSAL = re.compile(
 
 
 def _once(pairs: Iterable[tuple[str, Any]]) -> JsonObject:
-    """Build a mapping of pairs; a key given twice with different decisions has no value."""
     content: JsonObject = {}
     for key, value in pairs:
         differs = (
@@ -84,7 +78,6 @@ def _once(pairs: Iterable[tuple[str, Any]]) -> JsonObject:
 
 
 def _deciding(value: Any) -> Any:
-    """Leave out of a value what decides nothing."""
     if not isinstance(value, dict):
         return value
     return {key: cell for key, cell in value.items() if key not in (*REASONS, "margin")}
@@ -127,10 +120,7 @@ def read_dimensions(
     letter: bool,
     once: bool,
 ) -> tuple[list[Reading], str | None]:
-    """Read a judgement of a pair, or of one reply alone, on each dimension.
-
-    `words` maps what sides and a tie are called to first, second and tie.
-    """
+    """Read a judgement of a pair, or of one reply alone, on each dimension."""
     if letter:
         failed = call.status in ("error", "refused")
         return [Reading(call.status) if failed else _read_letter(call, list(words)[:2])], None
@@ -153,7 +143,7 @@ def read_hits(call: Call, n: int) -> Readings:
 
 
 def was_cut(call: Call) -> bool:
-    """Check whether an answer ended in its thinking, or was cut off before it was whole."""
+    """Check whether an answer ended in its thinking or was cut off."""
     return call.status in ("ok", "truncated") and _answer_in(call) is None
 
 
@@ -164,7 +154,6 @@ def _read_answer(
     read: Callable[[JsonObject], Readings],
     form: str,
 ) -> Readings:
-    """Read the last object about these names; if an earlier one differs, read nothing."""
     state, text = "unparsed", _answer_in(call)
     if call.status not in ("ok", "truncated"):
         state, text = ("refused" if call.status == "refused" else "error"), None
@@ -189,23 +178,18 @@ def _read_answer(
 
 
 def _contradict(one: Reading, other: Reading) -> bool:
-    """Check whether two readings, neither of them empty, differ."""
     conclusive = ("valid", "abstained")
     both = one.state in conclusive and other.state in conclusive
     return both and (one.state, one.winner, one.score) != (other.state, other.winner, other.score)
 
 
 def _is_draft(earlier: _Found, last: _Found) -> bool:
-    """Check whether the answer's words name the last object as final, not the earlier one."""
     named = DRAFT.search(earlier.introduction[-NEAR:]) or FINAL.search(last.introduction[-NEAR:])
     return named is not None and WOULD.search(last.introduction) is None
 
 
 def _answer_in(call: Call) -> str | None:
-    """Return the part of a text that is the answer, or None.
-
-    None where it was cut off before it came to one, or within other words.
-    """
+    """Return the part of a text that is the answer, or None."""
     text = _unfenced(call.text)
     try:
         DECODER.decode(text)
@@ -220,7 +204,6 @@ def _answer_in(call: Call) -> str | None:
 
 
 def _unfenced(text: str) -> str:
-    """Take off a fence around the whole of a text."""
     bare = text.strip()
     if not bare.startswith("```"):
         return bare
@@ -228,7 +211,6 @@ def _unfenced(text: str) -> str:
 
 
 def _is_open(text: str) -> bool:
-    """Check whether a text is JSON, whole or cut off, with nothing after it."""
     try:
         _, end = DECODER.raw_decode(text)
     except (ValueError, RecursionError):
@@ -237,10 +219,7 @@ def _is_open(text: str) -> bool:
 
 
 def _read_letter(call: Call, codes: Sequence[str]) -> Reading:
-    """Renormalise the next token's probability over two letters.
-
-    A letter that is not listed counts as the least probable token listed.
-    """
+    """Renormalise the next token's probability over two letters."""
     listed = [(_letter(token), math.exp(logprob)) for token, logprob in call.logprobs or ()]
     mass = [sum(share for letter, share in listed if letter == code) for code in codes]
     if not any(mass):
@@ -254,7 +233,6 @@ def _read_letter(call: Call, codes: Sequence[str]) -> Reading:
 
 @lru_cache(maxsize=10_000)
 def _letter(token: str) -> str:
-    """Strip what tokenizers and models put around a letter."""
     return token.strip(" \t\n▁Ġ*\"'().")
 
 
@@ -276,7 +254,6 @@ def find_objects(text: str, names: Sequence[str]) -> list[_Found]:
 
 
 def _whole_objects(text: str, names: Sequence[str]) -> list[_Found]:
-    """Yield the objects in a text; what a broken one nearby speaks of too is unknown."""
     objects: list[_Found] = []
     broken: set[str] = set()
     read_to, start = 0, text.find("{")
@@ -301,12 +278,10 @@ def _whole_objects(text: str, names: Sequence[str]) -> list[_Found]:
 
 
 def _named(text: str, names: Sequence[str]) -> set[str]:
-    """List the names that stand in a text as keys do."""
     return {name for name in names if re.search(rf'"{name}"\s*:', text)}
 
 
 def _speaking(content: Any, names: Sequence[str]) -> JsonObject | None:
-    """Return the mapping of dimensions in an answer, unwrapped and with snake_case keys."""
     if isinstance(content, list):
         lines = [line for line in content if isinstance(line, dict)]
         content = _once((str(line.get("dimension") or line.get("name")), line) for line in lines)
@@ -329,7 +304,6 @@ def _speaking(content: Any, names: Sequence[str]) -> JsonObject | None:
 
 
 def _pieces(text: str, names: Sequence[str]) -> JsonObject | None:
-    """Read the values that are whole in an object that is not."""
     values_read: JsonObject = {}
     for name in (*names, "reasoning"):
         opened = [match.end() for match in re.finditer(rf'"{name}"\s*:\s*(?=["{{])', text)]
@@ -374,7 +348,6 @@ def _read_cells(
 
 
 def _read_truths(content: JsonObject, *, names: Sequence[str]) -> Readings:
-    """Read whether each label holds."""
     values = {name: content.get(name) for name in names}
     read = {
         name: one if isinstance(one, bool) else TRUTHS.get(str(one).strip().lower())
@@ -393,7 +366,6 @@ def _read_truths(content: JsonObject, *, names: Sequence[str]) -> Readings:
 
 
 def _read_list(content: JsonObject, *, n: int) -> Readings:
-    """Read a list of hits."""
     hits: Any = content.get("hits")
     fault = None
     if not isinstance(hits, list):
@@ -421,7 +393,6 @@ def _read_list(content: JsonObject, *, n: int) -> Readings:
 def _read_cell(
     name: str, value: Any, words: Mapping[str, str], answers: str, shared: str | None
 ) -> tuple[Reading, str | None]:
-    """Read what is said on one dimension, and what is wrong with it."""
     cells = value if isinstance(value, dict) else {}
     rationale = shared or _text(cells.get("reasoning"))
     if answers == "score":
@@ -454,7 +425,6 @@ def _read_cell(
 
 
 def _loosely(answer: str, words: Mapping[str, str]) -> str | None:
-    """Read "Reply k482." as K482; a text with both codes, or more than a code, is no verdict."""
     bare = CALLED.sub("", answer.strip(" \t\n\"'*.()[]").lower())
     return next((meaning for word, meaning in words.items() if word.lower() == bare), None)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
@@ -13,8 +13,14 @@ import pandas as pd
 from pydantic import Field
 
 from heart_collect.calls.models import Model, read_models
-from heart_collect.judging.design import cross_seekers, make_pairs
-from heart_collect.judging.probes import PROFILES, named_probes
+from heart_collect.judging.design import (
+    PROBES,
+    PROFILES,
+    cross_seekers,
+    describe_responders,
+    make_pairs,
+    named_probes,
+)
 from heart_collect.judging.prompts import (
     CODEBOOKS,
     REPLY_INSTRUCTIONS,
@@ -24,7 +30,6 @@ from heart_collect.judging.prompts import (
     load_rubric,
     prompt_hash,
 )
-from heart_collect.judging.responders import PROBES, describe_responders
 from heart_utils.runs import find_home, find_root
 from heart_utils.settings import JsonObject, read_strictly, read_yaml
 from heart_utils.sources.heart import load_codebooks
@@ -36,6 +41,7 @@ from heart_utils.tables import SLICES, DataError, check_table, empty_table
 if TYPE_CHECKING:
     from heart_collect.calls.engine import Asking
     from heart_collect.calls.ledger import Ledger
+    from heart_collect.judging.steps import Judging, Tables
 
 __all__ = ["Recipe", "RecipeError", "read_recipe"]
 
@@ -70,7 +76,7 @@ class Recipe:
     #: Whom a rewriting may be said to be from, drawn at random.
     labels: tuple[Literal["expert", "person", "ai"], ...] = ()
     responders: tuple[Model, ...] = ()  #: Who answers.
-    probes: tuple[str, ...] = ()  #: Names of :data:`heart_collect.judging.responders.PROBES`.
+    probes: tuple[str, ...] = ()  #: Names of :data:`heart_collect.judging.design.PROBES`.
     instructions: str = REPLY_INSTRUCTIONS  #: What a model is told before it answers.
     repeats: Positive = 1  #: Replies of a model to a history.
     #: What is judged: one turn, or a whole conversation with a seeker that a model plays.
@@ -143,13 +149,12 @@ class Recipe:
         Returns
         -------
         dict
-            ``model``, ``prompt`` (a hash of all that it is told beside the conversation),
-            ``rubric`` and ``options``.
+            ``model``, ``prompt`` (a hash), ``rubric`` and ``options``.
 
         Raises
         ------
         RecipeError
-            If the recipe has no such judge, or does not ask by that protocol.
+            If the recipe has no such judge or protocol.
 
         Examples
         --------
@@ -186,16 +191,12 @@ class Recipe:
 
     def open_ledger(self) -> Ledger:
         """Open the ledger of its run, with the recorded calls that it names."""
-        from heart_collect.calls.records import open_ledger  # for who asks, and nobody else
+        from heart_collect.calls.ledger import open_ledger  # for who asks, and nobody else
 
         return open_ledger(self.run, seed_file=self.seed_file)
 
     def choose_histories(self) -> pd.DataFrame:
-        """Load and choose its histories: the first step of a run.
-
-        They are chosen evenly over the set and not at random, so that a small run covers it and two
-        runs with one recipe choose the same; ``slices`` says how many of each slice. Calm twins are
-        those of the adversarial histories chosen.
+        """Load and choose its histories, evenly over the set: the first step of a run.
 
         Returns
         -------
@@ -253,9 +254,6 @@ class Recipe:
     def pair(self, replies: pd.DataFrame) -> pd.DataFrame:
         """Pair replies to one history, once for each protocol that compares and order shown.
 
-        Orders are drawn from the recipe's seed, so that two runs with one recipe show the same. Two
-        orders cost twice as many calls and show each judge's position bias.
-
         Parameters
         ----------
         replies : pandas.DataFrame
@@ -264,8 +262,8 @@ class Recipe:
         Returns
         -------
         pandas.DataFrame
-            The table ``comparisons``, one row a pair, order and protocol; no row if no protocol
-            compares.
+            The table ``comparisons``; no row if no protocol compares. Orders are drawn from the
+            seed.
 
         Raises
         ------
@@ -307,25 +305,23 @@ class Recipe:
         Parameters
         ----------
         histories : pandas.DataFrame
-            What is answered, as :meth:`choose_histories` returns it.
+            As :meth:`choose_histories` returns it.
         ledger : Ledger
-            Where calls are kept; those that it holds are not made again.
+            Where calls are kept.
         max_concurrency : int, optional
-            How many calls are made at once; 1 keeps the times to the first word comparable.
+            Calls at once; 1 keeps the times to the first word comparable.
         **asking
-            ``mode`` (``"missing"`` asks what the ledger lacks, ``"replay"`` and ``"dry"`` ask
-            nothing), ``budget_usd``, ``max_paid_calls``, ``progress``, as in
-            :func:`heart_collect.judging.respond.collect_replies`.
+            As in :func:`heart_collect.judging.respond.collect_replies`.
 
         Returns
         -------
         pandas.DataFrame
-            The table ``replies``, one row a reply.
+            The table ``replies``.
 
         Raises
         ------
-        heart_collect.judging.responders.RespondError
-            If a probe is unknown, or a history cannot be answered.
+        heart_collect.judging.design.RespondError
+            If a history cannot be answered.
 
         Examples
         --------
@@ -337,11 +333,11 @@ class Recipe:
         >>> replies["responder"].value_counts().to_dict()
         {'echo': 13}
         """
-        from heart_collect.judging.steps import Tables, first_step  # for who asks, as below
+        from heart_collect.judging.steps import first_step  # for who asks, as below
 
-        return first_step(self).run(
-            Tables.checked([histories]), ledger, max_concurrency=max_concurrency, **asking
-        )
+        return first_step(self).made(
+            check_table("histories", histories), ledger, max_concurrency=max_concurrency, **asking
+        )["replies"]
 
     def converse(
         self, histories: pd.DataFrame, *, ledger: Ledger, **asking: Unpack[Asking]
@@ -350,12 +346,8 @@ class Recipe:
 
         Parameters
         ----------
-        histories : pandas.DataFrame
-            Its starts, one row for each seeker, as :meth:`choose_histories` gives them.
-        ledger : Ledger
-            Where calls are kept.
-        **asking
-            As in :func:`heart_collect.judging.converse.collect_conversations`.
+        histories, ledger, **asking
+            As in :meth:`answer`.
 
         Returns
         -------
@@ -373,19 +365,15 @@ class Recipe:
         Traceback (most recent call last):
         heart_collect.judging.recipe.RecipeError: mine: the recipe says unit: reply, so there are...
         """
-        from heart_collect.judging.steps import first_step
-
         if self.unit != "conversation":
             raise RecipeError(
                 f"{self.run}: the recipe says unit: reply, so there are no conversations."
             )
-        made = first_step(self).made(
-            check_table("histories", histories),
-            ledger,
-            max_concurrency=self.max_concurrency,
-            **asking,
-        )
-        return made["conversations"]
+        from heart_collect.judging.steps import first_step
+
+        return first_step(self).made(check_table("histories", histories), ledger, **asking)[
+            "conversations"
+        ]
 
     def ask(
         self,
@@ -395,31 +383,25 @@ class Recipe:
         max_concurrency: int | None = None,
         **asking: Unpack[Asking],
     ) -> pd.DataFrame:
-        """Run one step that follows the replies: models judge, score, label or rewrite.
-
-        What the ledger holds is read again without a call; the rest is asked, up to the budget.
+        """Run one step that follows the replies: models judge, score or label.
 
         Parameters
         ----------
         step : str
-            ``"verdicts"``, ``"scores"``, ``"codes"``; ``"probes"``, ``"again"``, verdicts that are
-            no part of the run's own; or ``"rewrites"``.
+            ``"verdicts"``, ``"scores"``, ``"codes"``, ``"probes"`` or ``"again"``.
         *tables : pandas.DataFrame
-            Histories, replies and comparisons, in this order; scores and codes need no comparisons,
-            rewrites histories alone, probes no table.
+            Histories, replies and comparisons, in this order, as far as the step needs them.
         ledger : Ledger
             Where calls are kept.
         max_concurrency : int, optional
-            How many calls are made at once.
+            Calls at once.
         **asking
-            ``mode``, ``budget_usd``, ``max_paid_calls``, ``scheduler``, ``progress``, as in
-            :func:`heart_collect.judging.judge.collect_verdicts`.
+            As in :func:`heart_collect.judging.judge.collect_verdicts`.
 
         Returns
         -------
         pandas.DataFrame
-            The table of verdicts, scores, codes or rewrites; without a row where the recipe asks
-            for none. A failed answer has a ``state`` and no verdict.
+            Verdicts, scores or codes; no row where the recipe asks for none.
 
         Raises
         ------
@@ -433,10 +415,7 @@ class Recipe:
         >>> Recipe("mine", "sample").ask("codes", ledger=None).empty
         True
         """
-        from heart_collect.judging.steps import Tables, judging_step
-
-        wanted = judging_step(self, step)
-        given = Tables.checked(tables if wanted.is_asked else [])
+        wanted, given = self._step(step, tables)
         return wanted.run(given, ledger, max_concurrency=max_concurrency, **asking)
 
     def plan(self, step: str, *tables: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
@@ -444,17 +423,13 @@ class Recipe:
 
         Parameters
         ----------
-        step : str
+        step, *tables, ledger
             As in :meth:`ask`.
-        *tables : pandas.DataFrame
-            As there.
-        ledger : Ledger
-            Whose calls need not be made again.
 
         Returns
         -------
         pandas.DataFrame
-            One row a judge, protocol and answer format, with calls, tokens and their price in USD.
+            One row a judge, protocol and answer format, with calls, tokens and USD.
 
         Raises
         ------
@@ -464,17 +439,19 @@ class Recipe:
         Examples
         --------
         >>> from heart_collect import open_ledger
-        >>> recipe, ledger = read_recipe("sample"), open_ledger("sqlite://")
-        >>> histories = recipe.choose_histories()
-        >>> replies = recipe.answer(histories, ledger=ledger, mode="dry")
-        >>> tables = histories, replies, recipe.pair(replies)
-        >>> recipe.plan("verdicts", *tables, ledger=ledger)["protocol"].tolist()
-        ['heart', 'heart-release']
+        >>> Recipe("mine", "sample").plan("codes", ledger=open_ledger("sqlite://")).empty
+        True
         """
-        from heart_collect.judging.steps import Tables, judging_step
+        wanted, given = self._step(step, tables)
+        return wanted.plan(given, ledger)
 
-        wanted = judging_step(self, step)
-        return wanted.plan(Tables.checked(tables if wanted.is_asked else []), ledger)
+    def _step(self, name: str, tables: Sequence[pd.DataFrame]) -> tuple[Judging, Tables]:
+        from heart_collect.judging.steps import Tables, judging_steps
+
+        steps = judging_steps(self)
+        if name not in steps:
+            raise RecipeError(f"There is no step {name!r}; there are {', '.join(steps)}.")
+        return steps[name], Tables.checked(tables if steps[name].is_asked else [])
 
 
 def read_recipe(run: str) -> Recipe:
@@ -483,15 +460,13 @@ def read_recipe(run: str) -> Recipe:
     Parameters
     ----------
     run : str
-        Name of the run. Its settings are ``params/<run>.yaml`` under the project's root, in the
-        block ``collect:``.
+        Its settings are ``params/<run>.yaml`` under the project's root, in the block ``collect:``.
 
     Returns
     -------
     Recipe
-        A frozen dataclass: ``histories``, ``slices``, ``responders``, ``judges``, ``protocols``,
-        ``orders``, ``pairs``, ``coders``, ``seed``, ``budget_usd`` and more; see its page for each.
-        Checked, but for what only the data can tell, such as how many histories there are.
+        ``choose_histories``, ``answer``, ``pair`` and ``ask`` are the steps of a run, in this
+        order.
 
     Raises
     ------
@@ -499,11 +474,6 @@ def read_recipe(run: str) -> Recipe:
         If a setting is unknown, missing or none of its choices.
     heart_collect.calls.models.ModelError
         If a model's setting is.
-
-    Notes
-    -----
-    ``choose_histories``, ``answer``, ``pair`` and ``ask`` are the steps of a run, in this order.
-    The command ``heart-collect RUN`` does all of them, and asks before money is spent.
 
     Examples
     --------
@@ -596,10 +566,6 @@ def read_recipe(run: str) -> Recipe:
 
 
 def _faults_of_conversations(recipe: Recipe, given: Mapping[str, Any]) -> dict[str, Any]:
-    """List what a recipe of conversations lacks or may not have.
-
-    Also settings that only such a recipe may have.
-    """
     theirs = [name for name in ("exchanges", "seeker_instructions", "allow") if name in given]
     theirs += ["seekers"] if recipe.seekers else []
     if recipe.unit == "reply":
@@ -659,7 +625,6 @@ def _faults_of_conversations(recipe: Recipe, given: Mapping[str, Any]) -> dict[s
 
 
 def _choose_slices(recipe: Recipe, loaded: pd.DataFrame) -> list[pd.DataFrame]:
-    """Choose so many histories of each slice: adversarial ones before their calm twins."""
     chosen: dict[str, pd.DataFrame] = {}
     for name in SLICES:
         rows, n = loaded[loaded["slice"] == name], recipe.slices.get(name)

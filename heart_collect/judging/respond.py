@@ -1,11 +1,13 @@
-"""Replies: what models and probes say where a supporter must answer."""
+"""Replies and conversations: what models and probes say where a supporter must answer."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias, Unpack
 
+import numpy as np
 import pandas as pd
 
 from heart_collect.calls.engine import Asking, ask_all
@@ -14,14 +16,20 @@ from heart_collect.calls.models import Call, Model, Request
 from heart_collect.calls.outcomes import CUT, UNSAID, is_blank
 from heart_collect.calls.prices import text_bound
 from heart_collect.calls.thoughts import without_thoughts
-from heart_collect.judging.prompts import REPLY_INSTRUCTIONS, reply_messages
-from heart_collect.judging.questions import count_calls
-from heart_collect.judging.responders import PROBES, RespondError, check_responders
+from heart_collect.judging.design import PROBES, RespondError, check_responders
+from heart_collect.judging.judge import count_calls
+from heart_collect.judging.prompts import (
+    PROMPTS,
+    REPLY_INSTRUCTIONS,
+    SEEKER_INSTRUCTIONS,
+    reply_messages,
+    show_turns,
+)
 from heart_utils.sources.defaults import check_last_speaker
 from heart_utils.sources.heart import MAX_SENTENCES, MAX_WORDS, flag_reply
-from heart_utils.tables import check_table, empty_table
+from heart_utils.tables import ENDS, check_table, count_exchanges, empty_table
 
-__all__ = ["collect_replies"]
+__all__ = ["collect_conversations", "collect_replies", "conversation_replies"]
 
 #: Unless a model's own options say otherwise: 40 words take some 60 tokens.
 REPLY_OPTIONS = {"max_tokens": 120}
@@ -71,46 +79,34 @@ def collect_replies(
     plan: bool = False,
     **asking: Unpack[Asking],
 ) -> pd.DataFrame:
-    """Let each responder answer each history once.
-
-    The protocol is HEART's in words of our own: one to three sentences and at most forty words.
-    Calls are streamed, to measure the time to the first text, and made one at a time, so that no
-    call waits for another.
+    """Let each responder answer each history once, in at most forty words and three sentences.
 
     Parameters
     ----------
     histories : pandas.DataFrame
-        The table of histories. Those flagged ``ends_with_supporter`` get no reply.
+        The table. Those flagged ``ends_with_supporter`` get no reply.
     responders : sequence of Model or str
-        Models, and the names of :data:`heart_collect.judging.responders.PROBES`.
+        Models, and names of :data:`heart_collect.judging.design.PROBES`.
     ledger : Ledger
         Where calls are kept.
-    repeats
-        Replies of each model to each history, and what it is told first.
-    instructions
-        A probe always says the same, once.
+    repeats : int
+        Replies of each model to each history.
+    instructions : str
+        What a model is told first.
     language : str, optional
-        Ask as HeartBench does, in ``"zh"`` or ``"en"``: in one message, with no limit of length,
-        the answer taken as it is.
+        Ask as HeartBench does, in ``"zh"`` or ``"en"``: with no limit of length.
     max_concurrency : int, optional
-        More than 1 is faster, and replies whose times were taken beside others are flagged
-        ``timed_beside_others``.
-    plan : bool
-        Ask nothing, and say what it would take, model by model.
+        More than 1 is faster; such replies are flagged ``timed_beside_others``.
     **asking
-        ``mode``, ``budget_usd``, ``max_paid_calls``, ``progress``. In mode ``"dry"`` a reply that
-        is not recorded is 40 words of filler, flagged ``planned``: good for estimates only.
+        ``mode`` (``"dry"`` fills in 40 words, flagged ``planned``), ``budget_usd``,
+        ``max_paid_calls``, ``progress``.
 
     Returns
     -------
     pandas.DataFrame
-        The table ``replies``, or the plan. A reply that is nothing but a thought, or a thought
-        without an end, is an ``error``. Flags: ``unwrapped`` (a label or quotation marks were taken
-        off), ``thought`` (one was taken out; the ledger keeps it), ``over_40_words``,
-        ``over_3_sentences``, ``greeting``, ``closing``, ``writes_seeker`` (it goes on with the
-        seeker's next turn), ``truncated``, ``cut`` (by this side, since it was longer than its room
-        by far), and ``end_unsaid`` (its stream ended as it should, and the provider gave no reason
-        for the end).
+        The table ``replies``. Flags: ``unwrapped`` (a label or quotation marks taken off),
+        ``thought`` (taken out), ``over_40_words``, ``over_3_sentences``, ``greeting``, ``closing``,
+        ``writes_seeker``, ``truncated``, ``cut`` (far beyond its room), ``end_unsaid``.
 
     Raises
     ------
@@ -222,13 +218,11 @@ def reply_request(
 
 
 def _by_rule(question: ReplyQuestion) -> ReplyRow:
-    """Let a probe say what it always says."""
     text = PROBES[question.responder](question.history["turns"])
     return {**_row(question, text, "valid"), "flags": turn_flags(question.history, text)}
 
 
 def _reply(question: ReplyQuestion, call: Call) -> ReplyRow:
-    """Read a call; nothing here asks anything, so a better reading needs no new call."""
     text, state, flags = read_turn(call, as_it_came=question.free)
     flags += [] if question.free else turn_flags(question.history, text)
     text = STAND_IN if call.status == "planned" else text
@@ -293,3 +287,396 @@ def unwrap(text: str, label: re.Pattern[str] = LABEL) -> tuple[str, bool]:
     if len(bare) > 1 and QUOTES.get(bare[0]) == bare[-1] and bare[0] not in bare[1:-1]:
         bare = bare[1:-1].strip()
     return bare, bare != text.strip()
+
+
+ENDED = re.compile(r"\[\s*END\s*\]", re.IGNORECASE)
+"""By what a seeker says that this person would leave; its instructions must name it."""
+SEEKER_LABEL = re.compile(r"^\s*(?:\*\*)?seeker(?:\*\*)?\s*:(?:\*\*)?\s*", re.IGNORECASE)
+SUPPORTER_LABEL = re.compile(r"(?:^|\n)\s*(?:\*\*)?supporter(?:\*\*)?\s*:", re.IGNORECASE)
+SUPPORTS = re.compile(PROMPTS["supports"], re.VERBOSE)
+TOO_LONG = re.compile(
+    r"context.{0,40}(?:length|window|size)|maximum.{0,20}(?:context|tokens)|too (?:long|large)"
+    r"|(?:input|prompt).{0,30}exceeds",
+    re.IGNORECASE,
+)
+"""What providers say of a conversation that does not fit into a model's window."""
+MANY_WORDS = 5  #: A turn of so many words is not said twice by chance; a shorter one, three times.
+COUNTED = ("prompt_tokens", "completion_tokens", "cost_usd")
+OF_PEOPLE = ("author_id", "typing_ms")
+OWN_TURN = ("over_40_words", "over_3_sentences")
+OF_SEEKER = ("truncated", "thought")  #: Flags that a seeker's turn shares with a supporter's.
+
+Ask = Callable[[str, Sequence["Talk"], Sequence[Request | None]], Iterable[Call]]
+
+
+@dataclass
+class Talk:
+    """One conversation under way."""
+
+    start: Mapping[Any, Any]
+    responder: Model | str
+    seeker: Model
+    repeat: int
+    instructions: Mapping[str, str]  # of the supporter and of the seeker
+    longest: bool  # whether a turn that is only planned fills all its room
+    turns: list[dict[str, str]] = field(default_factory=list)
+    calls: list[Call | None] = field(default_factory=list)
+    flags: list[str] = field(default_factory=list)
+    reason: str | None = None
+    by: str | None = None
+
+    @property
+    def planned(self) -> bool:
+        """Whether one of its turns is a guess, so that the ledger is not asked for the next."""
+        return "planned" in self.flags
+
+    @property
+    def so_far(self) -> list[dict[str, str]]:
+        """All turns, from the first of the start on."""
+        return [*self.start["turns"], *self.turns]
+
+    def request(self, speaker: str) -> Request | None:
+        """Build the request for the next turn, from the turns so far and the repeat alone."""
+        if speaker == "supporter":
+            if isinstance(self.responder, str):
+                return None
+            history = {**self.start, "turns": self.so_far}
+            instructions = self.instructions["supporter"]
+            return reply_request(history, self.responder, self.repeat, instructions, None)
+        messages = reply_messages(self.so_far, self.instructions["seeker"], speaker="seeker")
+        options = {} if self.seeker.limits_max_tokens else REPLY_OPTIONS
+        tag = str(self.start["history_id"])
+        return Request(self.seeker, messages, options, self.repeat, stream=True, tag=tag)
+
+    def take(self, speaker: str, request: Request | None, call: Call | None) -> None:
+        """Read what came, and add it to the conversation or end it."""
+        self.calls.append(call)
+        if request is None or call is None:
+            return self._say(speaker, PROBES[str(self.responder)](self.so_far), [])
+        if call.status == "planned":
+            room = text_bound(request)
+            text = ("filler " * room)[:room] if self.longest else STAND_IN
+            return self._say(speaker, text, ["planned"])
+        text, state, flags = read_turn(call, as_it_came=speaker == "seeker")
+        if state != "valid":
+            return self._end(_why(call), speaker)
+        flags = [flag for flag in flags if flag != "timed_beside_others"]  # no times are kept
+        if speaker == "supporter":
+            return self._say(speaker, text, flags)
+        return self._read_seeker(text, [flag for flag in flags if flag in OF_SEEKER])
+
+    def _read_seeker(self, answer: str, flags: list[str]) -> None:
+        words, *left = ENDED.split(answer, maxsplit=1)
+        text, unwrapped = unwrap(words, SEEKER_LABEL)
+        own, *others = SUPPORTER_LABEL.split(text, maxsplit=1)
+        own = own.strip()
+        flags += ["unwrapped"] * unwrapped + ["writes_supporter"] * bool(others)
+        if others and not own:
+            return self._end("wrong_role", "seeker", text.strip(), flags)
+        if not own:
+            return self._end("seeker_ended" if self.exchanges else "ended_at_once", "seeker")
+        if SUPPORTS.search(own):
+            return self._end("wrong_role", "seeker", own, flags)
+        if self._says_again(own):
+            return self._end("repeated", "seeker", own, flags)
+        if left:
+            return self._end("seeker_ended", "seeker", own, flags)
+        return self._say("seeker", own, flags)
+
+    @property
+    def exchanges(self) -> int:
+        """How many turns of the supporter were answered."""
+        return count_exchanges(self.turns)
+
+    def _says_again(self, text: str) -> bool:
+        words = plain_words(text)
+        own = [plain_words(turn["text"]) for turn in self.so_far if turn["speaker"] == "seeker"]
+        if len(words) >= MANY_WORDS:
+            return words in own or words == plain_words(self.turns[-1]["text"])
+        return own[-2:] == [words, words]
+
+    def _say(self, speaker: str, text: str, flags: list[str]) -> None:
+        own_turns = [turn["text"] for turn in self.turns if turn["speaker"] == speaker]
+        if speaker == "supporter" and "planned" not in flags:
+            marks = turn_flags({"turns": self.so_far}, text)
+            flags = [*flags, *(flag for flag in marks if flag in OWN_TURN)]
+            again = plain_words(text) in [plain_words(one) for one in own_turns]
+            flags += ["supporter_repeats"] * again
+        self.turns.append({"speaker": speaker, "text": text})
+        self.flags += flags
+
+    def _end(
+        self, reason: str, speaker: str, text: str | None = None, flags: Sequence[str] = ()
+    ) -> None:
+        if text is not None:
+            self.turns.append({"speaker": speaker, "text": text})
+        self.flags += flags
+        self.reason, self.by = reason, speaker
+
+    def row(self) -> dict[str, Any]:
+        """Return its row of the table."""
+        name = self.responder if isinstance(self.responder, str) else self.responder.name
+        reason, start = self.reason or "length", self.start
+        family = None if isinstance(self.responder, str) else self.responder.family
+        related = _same_family(family, self.seeker.family)
+        made = [call for call in self.calls if call is not None]
+        counted = {what: [getattr(call, what) for call in made] for what in COUNTED}
+        sums = {
+            what: None if None in numbers else sum(numbers) for what, numbers in counted.items()
+        }
+        numbered = f"--r{self.repeat}" if self.repeat else ""
+        return {
+            **{column: start[column] for column in ("history_id", "dialogue_id", "slice")},
+            "conversation_id": f"{start['history_id']}--{name}{numbered}",
+            "start_id": start["start_id"],
+            "responder": name,
+            "seeker": self.seeker.name,
+            "repeat": self.repeat,
+            "turns": self.turns,
+            "n_exchanges": self.exchanges,
+            "stop_reason": reason,
+            "stopped_by": self.by,
+            "state": ENDS[reason],
+            "flags": [*dict.fromkeys(self.flags), *["seeker_own_family"] * related],
+            **sums,
+            "call_ids": [call and call.call_id for call in self.calls],
+            "simulated": start["simulated"],
+        }
+
+
+def collect_conversations(
+    histories: pd.DataFrame,
+    responders: Sequence[Model | str],
+    seekers: Sequence[Model],
+    *,
+    ledger: Ledger,
+    exchanges: int,
+    repeats: int = 1,
+    instructions: str = REPLY_INSTRUCTIONS,
+    seeker_instructions: str = SEEKER_INSTRUCTIONS,
+    **asking: Unpack[Asking],
+) -> pd.DataFrame:
+    """Let each responder go on from each start with each seeker, for so many exchanges.
+
+    Parameters
+    ----------
+    histories : pandas.DataFrame
+        Starts, each with a ``seeker`` and a ``start_id``.
+    responders : sequence of Model or str
+        Models, and names of probes, which answer by their rule.
+    seekers : sequence of Model
+        Who plays the seekers of `histories`, by name.
+    ledger : Ledger
+        Where calls are kept.
+    exchanges : int
+        Turns of the responder with the seeker's answer, unless somebody ends it before.
+    repeats : int
+        Conversations of each responder with each seeker from each start.
+    instructions, seeker_instructions : str
+        What the one and the other is told.
+    **asking
+        ``mode``, ``budget_usd``, ``max_paid_calls`` (of all turns together), ``progress``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table ``conversations``. The seeker ends with ``[END]`` (``seeker_ended``); not judged
+        are those that are ``ended_at_once``, ``wrong_role``, ``repeated``, ``too_long``, refused or
+        failed.
+
+    Raises
+    ------
+    RespondError
+        If a start names no seeker that is given, a probe is unknown, or two share a name.
+
+    Examples
+    --------
+    >>> from heart_collect import open_ledger
+    >>> from heart_utils import load_histories
+    >>> from heart_collect.calls.models import Model
+    >>> seeker = Model(
+    ...     "s", "openai/gpt-4o", options={"mock_response": "It got worse. [END]"}
+    ... )  # litellm answers itself
+    >>> from heart_collect.judging.design import cross_seekers
+    >>> starts = cross_seekers(load_histories("sample").head(1), ["s"])
+    >>> asked = {"ledger": open_ledger("sqlite://"), "exchanges": 3, "progress": False}
+    >>> talks = collect_conversations(starts, ["echo"], [seeker], **asked)
+    >>> talks[["n_exchanges", "stop_reason", "state"]].values.tolist()
+    [[1, 'seeker_ended', 'valid']]
+    """
+    talks = start_talks(
+        check_table("histories", histories),
+        responders,
+        seekers,
+        repeats=repeats,
+        instructions=instructions,
+        seeker_instructions=seeker_instructions,
+    )
+    return talk(talks, exchanges, ledger=ledger, max_concurrency=None, **asking)
+
+
+def start_talks(
+    histories: pd.DataFrame,
+    responders: Sequence[Model | str],
+    seekers: Sequence[Model],
+    *,
+    repeats: int,
+    instructions: str,
+    seeker_instructions: str,
+    longest: bool = False,
+) -> list[Talk]:
+    """Begin each conversation of histories that were checked, with no turn taken yet."""
+    check_responders([*responders, *seekers])
+    check_last_speaker(histories, RespondError)
+    skipped = set(skipped_histories(histories)["history_id"])
+    by_name = {seeker.name: seeker for seeker in seekers}
+    alone = sorted(set(histories.get("seeker", ["nobody"])) - by_name.keys())
+    if alone:
+        raise RespondError(
+            f"histories.seeker: {', '.join(map(str, alone))} is none of the seekers"
+            f" ({', '.join(by_name) or 'there are none'})."
+        )
+    instructions_of = {"supporter": instructions, "seeker": seeker_instructions}
+    return [
+        Talk(history, responder, by_name[history["seeker"]], repeat, instructions_of, longest)
+        for history in histories.to_dict("records")
+        if history["history_id"] not in skipped
+        for responder in responders
+        for repeat in range(repeats)
+    ]
+
+
+def talk(
+    talks: Sequence[Talk],
+    exchanges: int,
+    *,
+    ledger: Ledger,
+    max_concurrency: int | None,
+    **asking: Unpack[Asking],
+) -> pd.DataFrame:
+    """Run conversations turn by turn, from the ledger where it has the calls; return the table."""
+    left = asking.get("max_paid_calls")
+
+    def ask(_: str, __: Sequence[Talk], requests: Sequence[Request | None]) -> Iterable[Call]:
+        nonlocal left
+        wanted = [request for request in requests if request is not None]
+        if not wanted:
+            return []
+        known = set() if left is None else set(ledger.statuses([one.key for one in wanted]))
+        asking["max_paid_calls"] = left
+        calls = ask_all(wanted, ledger=ledger, max_concurrency=max_concurrency, **asking)
+        if left is not None:
+            paid = {call.call_id for call in calls if call.cost_usd != 0} - known
+            left = max(left - len(paid), 0)
+        return calls
+
+    _walk(talks, exchanges, ask)
+    rows = [one.row() for one in talks]
+    return (
+        check_table("conversations", pd.DataFrame(rows)) if rows else empty_table("conversations")
+    )
+
+
+def plan_talks(talks: Sequence[Talk], exchanges: int, ledger: Ledger) -> pd.DataFrame:
+    """Count the calls of conversations that run to their full length."""
+    usual, most = (
+        _plan(
+            [replace(one, longest=longest, turns=[], calls=[], flags=[]) for one in talks],
+            exchanges,
+            ledger,
+        )
+        for longest in (False, True)
+    )
+    return usual.assign(at_most_usd=most["at_most_usd"])
+
+
+def conversation_replies(conversations: pd.DataFrame) -> pd.DataFrame:
+    """Return each conversation as a row of replies, with all later turns as its text.
+
+    Parameters
+    ----------
+    conversations : pandas.DataFrame
+        The table.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table ``replies``, with the same ids; only a valid conversation has a text.
+
+    Examples
+    --------
+    >>> from heart_utils import load_conversations
+    >>> turns = [
+    ...     {"speaker": "supporter", "text": "What happened?"},
+    ...     {"speaker": "seeker", "text": "She left."},
+    ... ]
+    >>> mine = pd.DataFrame(
+    ...     {"history_id": ["h"], "responder": "ann", "seeker": "s1", "turns": [turns]}
+    ... )
+    >>> print(conversation_replies(load_conversations(mine))["text"][0])
+    Supporter: What happened?
+    Seeker: She left.
+    """
+    conversations = check_table("conversations", conversations)
+    texts = conversations["turns"].map(show_turns).astype(object)
+    made = [[call for call in calls if call] for calls in conversations["call_ids"]]
+    times = conversations.reindex(columns=["turn_ms"])["turn_ms"]
+    replies = conversations.reindex(
+        columns=["history_id", "responder", *COUNTED, "flags", "state", "simulated", *OF_PEOPLE]
+    ).assign(
+        reply_id=conversations["conversation_id"],
+        text=texts.where(conversations["state"] == "valid", None),
+        call_id=pd.Series([calls[-1] if calls else None for calls in made]),
+        ttft_ms=None,
+        total_ms=[np.nansum(ms) if isinstance(ms, list) else np.nan for ms in times],
+    )
+    return check_table("replies", replies)
+
+
+def _walk(talks: Sequence[Talk], exchanges: int, ask: Ask) -> None:
+    for _ in range(exchanges):
+        for speaker in ("supporter", "seeker"):
+            live = [one for one in talks if one.reason is None]
+            requests = [one.request(speaker) for one in live]
+            calls = iter(ask(speaker, live, requests))
+            for one, request in zip(live, requests, strict=True):
+                one.take(speaker, request, None if request is None else next(calls))
+
+
+def _plan(talks: Sequence[Talk], exchanges: int, ledger: Ledger) -> pd.DataFrame:
+    planned: dict[Any, tuple[tuple[str, str], Request]] = {}
+
+    def ask(
+        speaker: str, live: Sequence[Talk], requests: Sequence[Request | None]
+    ) -> Iterable[Call]:
+        for one, request in zip(live, requests, strict=True):
+            if request is None:
+                continue
+            # after a turn that is a guess, two conversations may look the same and will not be
+            which = (id(one), len(one.turns)) if one.planned else request.key
+            planned[which] = ((f"turns of {speaker}s", request.model.name), request)
+        wanted = [request for request in requests if request is not None]
+        return ask_all(wanted, ledger=ledger, mode="dry")
+
+    _walk(talks, exchanges, ask)
+    return count_calls(planned.values(), by=("step", "responder"), ledger=ledger)
+
+
+def _why(call: Call) -> str:
+    error = call.error or ""
+    if call.status == "refused":
+        return "refused"
+    if TOO_LONG.search(error):
+        return "too_long"
+    return (
+        "empty" if call.status != "error" or error.startswith("the answer was empty") else "error"
+    )
+
+
+def plain_words(text: str) -> list[str]:
+    """Return the words of a turn without capitals and signs, to find repetitions."""
+    return re.findall(r"\w+", text.casefold())
+
+
+def _same_family(one: str | None, other: str | None) -> bool:
+    return one is not None and other is not None and one.casefold() == other.casefold()

@@ -1,15 +1,11 @@
-"""Adversarial rewriting: a model tells a history again so that its seeker resists, and checks.
-
-A rewrite is a row of the table ``replies`` whose text is the whole conversation, each turn in a
-line of its own after its speaker.
-"""
+"""Adversarial rewriting: a model tells a history again so that its seeker resists."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pandas as pd
 
@@ -17,10 +13,11 @@ from heart_collect.calls.models import Model, Request
 from heart_collect.judging.prompts import LABELS, PROMPTS, Messages, show_turns
 from heart_utils.replies.codes import code_by_words
 from heart_utils.sources.defaults import complete
-from heart_utils.sources.heart import load_codebooks
-from heart_utils.tables import check_table, need_columns
+from heart_utils.tables import check_table, empty_table, need_columns
 
 if TYPE_CHECKING:
+    from heart_collect.calls.engine import Asking
+    from heart_collect.calls.ledger import Ledger
     from heart_collect.judging.respond import ReplyQuestion
 
 __all__ = ["accept_rewrites", "check_rewrites"]
@@ -59,6 +56,25 @@ def rewrite_questions(histories: pd.DataFrame, rewriters: Sequence[Model]) -> li
     return questions
 
 
+def collect_rewrites(
+    histories: pd.DataFrame,
+    rewriters: Sequence[Model],
+    *,
+    ledger: Ledger,
+    max_concurrency: int | None = None,
+    **asking: Unpack[Asking],
+) -> pd.DataFrame:
+    """Let each rewriter rewrite each standard history; flags say why a rewrite is refused."""
+    from heart_collect.judging.respond import answer_replies
+
+    questions = rewrite_questions(histories, rewriters)
+    if not questions:
+        return empty_table("replies")
+    rewrites = answer_replies(questions, ledger=ledger, max_concurrency=max_concurrency, **asking)
+    why = check_rewrites(histories, rewrites)["why"]
+    return rewrites.assign(flags=rewrites["flags"] + why)
+
+
 def read_turns(text: str | None) -> list[dict[str, str]]:
     """Read a conversation whose turns begin with their speaker; what comes before is left out."""
     speakers = {label: speaker for speaker, label in LABELS.items()}
@@ -69,25 +85,22 @@ def read_turns(text: str | None) -> list[dict[str, str]]:
 def check_rewrites(histories: pd.DataFrame, rewrites: pd.DataFrame) -> pd.DataFrame:
     """Say of each rewrite what it kept of its original, and why it is refused, if it is.
 
-    A rewrite must change how the seeker takes being helped and nothing else. Counting words cannot
-    see whether a fact was turned round, so read what is accepted.
+    Counting words cannot see whether a fact was turned round, so read what is accepted.
 
     Parameters
     ----------
     histories : pandas.DataFrame
         The originals, with ``history_id``, ``turns`` and ``situation``.
     rewrites : pandas.DataFrame
-        Rows of replies, with ``history_id`` of the original, ``state``, and the conversation as
-        ``text``: each turn after ``Seeker:`` or ``Supporter:``.
+        Rows of replies, with ``history_id``, ``state``, and the conversation as ``text``: each turn
+        after ``Seeker:`` or ``Supporter:``.
 
     Returns
     -------
     pandas.DataFrame
-        A row a rewrite, in its order: ``history_id``, ``facts_kept`` (share of the content words of
-        the original's seeker), ``supporter_kept`` (share of the supporter's turns that are there,
-        nearly word for word), ``pushes_back`` (turns of the seeker with a phrase of the codebook),
-        ``length`` (words of the seeker as a multiple), ``why`` (reasons to refuse it; none, and it
-        is accepted).
+        A row a rewrite: ``facts_kept`` (share of the seeker's content words), ``supporter_kept``
+        (share of the supporter's turns), ``pushes_back`` (turns of the seeker), ``length`` (words
+        of the seeker, as a multiple), ``why`` (reasons to refuse it; none, and it is accepted).
 
     Raises
     ------
@@ -125,8 +138,7 @@ def accept_rewrites(histories: pd.DataFrame, rewrites: pd.DataFrame) -> pd.DataF
     Returns
     -------
     pandas.DataFrame
-        The table of histories; ``twin_id`` names the original. Write it to a file, and name that
-        under ``histories:`` of a recipe.
+        The table ``histories``; ``twin_id`` names the original.
 
     Examples
     --------
@@ -146,7 +158,6 @@ def accept_rewrites(histories: pd.DataFrame, rewrites: pd.DataFrame) -> pd.DataF
 
 
 def _check(original: Mapping[Any, Any], row: Mapping[Any, Any]) -> dict[str, Any]:
-    """Compare one rewrite with its original."""
     about: dict[str, Any] = {"history_id": original["history_id"]}
     turns = read_turns(row["text"]) if row["state"] == "valid" else []
     if not turns:
@@ -193,13 +204,11 @@ def content_words(texts: Iterable[str]) -> set[str]:
 
 
 def _people(text: str) -> set[str]:
-    """List who is named: relatives and others by their word, and names inside a sentence."""
     names = content_words(NAME.findall(text))
     return {one.casefold().removesuffix("s") for one in [*PEOPLE.findall(text), *names]}
 
 
 def _count(texts: Sequence[str], name: str) -> int:
-    """Count the texts that have a phrase of a code."""
     code = [one for book in load_codebooks().values() for one in book if one.name == name]
     rows = pd.DataFrame({"reply_id": range(len(texts)), "text": texts})
     codes = code_by_words(rows.assign(state="valid", simulated=False), code)

@@ -1,7 +1,4 @@
-"""A judge trained on people's labels: a linear model of a reply's letters, cross-fitted.
-
-It is tested on dialogues it never saw.
-"""
+"""A judge trained on people's labels: a linear model of a reply's letters, cross-fitted."""
 
 from __future__ import annotations
 
@@ -67,10 +64,7 @@ class TrainedJudgeError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """The terms of a model, groups of letters within words, with inverse document frequency.
-
-    The words that it knows only say which replies are like those that it was trained on.
-    """
+    """Groups of letters within words, with inverse document frequency; and known words."""
 
     names: tuple[str, ...]
     weights: Array = field(repr=False)
@@ -96,10 +90,7 @@ class Terms:
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """How often each text holds each term, and each word, counted once for all folds.
-
-    Every fold chooses its own terms, and weighs them.
-    """
+    """How often each text holds each term, and each word, counted once for all folds."""
 
     terms: sparse.csc_matrix
     words: sparse.csc_matrix
@@ -126,10 +117,7 @@ class Corpus:
     def learn(
         self, used: NDArray[np.intp], groups: Sequence[NDArray[Any]]
     ) -> tuple[Terms, sparse.csr_matrix]:
-        """Choose terms that enough texts share, and return TF-IDF of all texts.
-
-        Rare terms weigh more.
-        """
+        """Choose terms that enough texts share, and return TF-IDF of all texts."""
         from sklearn.feature_extraction.text import TfidfTransformer
 
         shared, words = _shared(self.terms[used], groups), _shared(self.words[used], groups)
@@ -156,10 +144,7 @@ class LinearModel:
     steps: Array | None = None
 
     def margins(self, rows: Any) -> Array:
-        """Compute the linear predictor of each row of features.
-
-        It is the expected score, or log-odds up to a constant.
-        """
+        """Compute the linear predictor of each row of features."""
         sums = np.asarray(rows @ self.weights).ravel()
         if self.levels is None or self.steps is None:
             return sums + self.intercept
@@ -178,16 +163,12 @@ class TrainedJudge:
     kind : {"score", "verdict"}
         What its labels were, and what it gives.
     dimension : str
-        The line of the rubric that it was trained on.
+        A line of the rubric.
     predictions : pandas.DataFrame
-        Rows of the table ``scores`` or ``verdicts``, ``rater_kind`` ``"trained"``. Where people
-        gave labels, each comes from a model that saw neither the dialogue nor the raters left out;
-        elsewhere it is the mean over folds.
+        Rows of ``scores`` or ``verdicts``, by models that saw neither the dialogue nor raters left
+        out.
     trained_on : dict
-        ``n_labels``, ``n_left_out`` (labels that are not valid or not by people), ``n_replies``,
-        ``n_without_words`` (replies left out), ``n_dialogues``, ``n_raters``, ``responders``,
-        ``scripts`` of their letters, such as ``"LATIN"``, ``licence`` of the texts, ``leave_out``,
-        ``within``, ``features``, ``scale``, ``simulated``.
+        Numbers of labels, replies, dialogues and raters, ``licence`` of the texts, and the options.
     """
 
     name: str
@@ -206,20 +187,18 @@ class TrainedJudge:
         Parameters
         ----------
         replies : pandas.DataFrame
-            The table ``replies``; ``dialogue_id``, where it differs from ``history_id``, as one
-            more column.
+            The table ``replies``, with ``dialogue_id`` where it differs from ``history_id``.
 
         Returns
         -------
         pandas.DataFrame
-            Rows of ``scores``. A reply in a script that it never saw, without words, or of whose
-            words fewer than 30 % are known, is ``abstained``, with no score and the flag
-            ``unfamiliar``.
+            Rows of ``scores``; a reply in another script, or of whose words fewer than 30 % are
+            known, is ``abstained``.
 
         Raises
         ------
         TrainedJudgeError
-            If the judge was trained on verdicts, on one of these dialogues, or knows no reply.
+            If it was trained on verdicts or on one of these dialogues, or knows no reply.
         """
         if self.kind != "score":
             raise TrainedJudgeError(
@@ -237,21 +216,19 @@ class TrainedJudge:
         Parameters
         ----------
         pairs : pandas.DataFrame
-            One row a pair or more: ``pair_id``, ``history_id``, ``responder_a``, ``responder_b``,
-            such as the tables ``comparisons`` and ``verdicts``.
+            With ``pair_id``, ``history_id``, ``responder_a`` and ``responder_b``.
         replies : pandas.DataFrame
-            The table ``replies``, which holds the texts.
+            The table ``replies``.
 
         Returns
         -------
         pandas.DataFrame
-            Rows of ``verdicts``, one a pair, with ``p_a``. A pair with an unfamiliar reply is
-            ``abstained``.
+            Rows of ``verdicts``, one a pair, with ``p_a``; ``abstained`` as in :meth:`score`.
 
         Raises
         ------
         TrainedJudgeError
-            If the judge was trained on scores, on one of these dialogues, or a reply is not there.
+            If it was trained on scores or on one of these dialogues, or a reply is not there.
         """
         if self.kind != "verdict":
             raise TrainedJudgeError(f"{self.name!r} was trained on scores: use `score(replies)`.")
@@ -267,16 +244,10 @@ class TrainedJudge:
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the judge as JSON, atomically, with a digest of its contents.
 
-        Terms, weights, and what it was trained on.
-
         Parameters
         ----------
         path : str or path
             A file; its folder is made.
-
-        Returns
-        -------
-        pathlib.Path
         """
         terms = self.model.terms
         content = {
@@ -344,42 +315,32 @@ def train_judge(
 ) -> TrainedJudge:
     r"""Train a judge on people's scores or verdicts, and let it answer where it was not trained.
 
-    The model is linear in TF-IDF of letters (two to four within a word): ridge regression of
-    scores, or their order alone by proportional odds; logistic regression of verdicts on the
-    difference :math:`x_a - x_b`, with a tie as half of each. The penalty is chosen within the
-    training part. Folds hold whole dialogues; a fold's model is trained without its dialogues
-    and without the labels of anybody who rated them, so that it has seen neither the dialogues
-    nor the raters that it is tried on. No label by a model is used.
+    It is linear in TF-IDF of letters (two to four within a word): ridge regression of scores, or
+    proportional odds; logistic regression of verdicts on differences, a tie as half of each. A
+    fold's model has seen neither its dialogues nor labels of their raters.
 
     Parameters
     ----------
     replies : pandas.DataFrame
-        The table ``replies``; ``dialogue_id`` as one more column where a dialogue has several
-        histories, and ``licence``, which is kept with the judge. Where ``author_id`` tells writers
-        apart, letters count only if five of them used them.
+        The table, with ``dialogue_id`` where a dialogue has several histories; ``author_id`` tells
+        writers apart, five of whom must use a term.
     labels : pandas.DataFrame
-        The table ``scores`` or the table ``verdicts`` (with orders combined); people's valid rows
-        on `dimension` count.
+        ``scores``, or ``verdicts`` with orders combined; people's valid rows on `dimension` count.
     dimension : str
         A line of the rubric.
     features : {"words"} or callable
-        ``"words"``, those of the reply, by their letters; or a function from a list of texts to an
-        array of shape (texts, features), such as an embedding; see the last example.
+        ``"words"``, by their letters; or a function from texts to rows of numbers, such as an
+        embedding.
     scale : {"interval", "ordinal"}
-        How scores are read: as numbers, or as levels of which only the order counts (at most 20).
-        Either way the judge's score is the expected score.
+        Scores as numbers, or as at most 20 levels of which only the order counts.
     leave_out : sequence of {"dialogue_id", "rater"}
-        What a fold's model must not have seen. ``("dialogue_id",)`` where every rater met most
-        dialogues: answers may then know the raters' habits.
+        What a fold's model must not have seen.
     within : str, optional
-        A column of `replies`, such as ``"responder"`` or ``"author_id"``: learn only what differs
-        within its values, so that the judge cannot live on knowing authors. Each value gets an
-        effect of its own, which is not used to predict.
+        A column of `replies`, such as ``"responder"``: learn only what differs within its values.
     pairs : pandas.DataFrame, optional
-        For verdicts: further pairs to be answered, with ``pair_id``, ``history_id``,
-        ``responder_a``, ``responder_b``.
+        For verdicts: further pairs to be answered.
     n_folds : int
-        Parts that are left out in turn, 2 or more; at most as many as there are dialogues.
+        Parts that are left out in turn, 2 or more.
 
     Returns
     -------
@@ -395,39 +356,14 @@ def train_judge(
     Examples
     --------
     >>> kind = ["I hear how hard this is for you", "You should just get over it now"]
-    >>> replies = pd.DataFrame(
-    ...     {
-    ...         "history_id": np.repeat([f"h{i}" for i in range(40)], 2),
-    ...         "text": kind * 40,
-    ...         "responder": ["warm", "cold"] * 40,
-    ...     }
-    ... )
-    >>> replies["reply_id"] = replies["history_id"] + "--" + replies["responder"]
-    >>> labels = replies[["reply_id"]].assign(
-    ...     score=[5.0, 2.0] * 40,
-    ...     rater="ann",
-    ...     rater_kind="human",
-    ...     state="valid",
-    ...     dimension="overall",
-    ... )
+    >>> replies = pd.DataFrame({"text": kind * 40, "responder": ["warm", "cold"] * 40})
+    >>> replies["history_id"] = np.repeat([f"h{i}" for i in range(40)], 2)
+    >>> replies["reply_id"] = replies["history_id"] + replies["responder"]
+    >>> labels = replies[["reply_id"]].assign(score=[5.0, 2.0] * 40, rater="ann", state="valid")
+    >>> labels = labels.assign(rater_kind="human", dimension="overall")
     >>> judge = train_judge(replies, labels, leave_out=["dialogue_id"])
     >>> judge.predictions.groupby("responder")["score"].mean().round(1).to_dict()
     {'cold': 2.0, 'warm': 5.0}
-
-    Features of another model, which it bills:
-
-    >>> def embed(texts):
-    ...     import litellm
-    ...
-    ...     parts = [list(texts[start : start + 500]) for start in range(0, len(texts), 500)]
-    ...     answers = [
-    ...         litellm.embedding(model="openai/text-embedding-3-small", input=part)
-    ...         for part in parts
-    ...     ]
-    ...     return np.array([row["embedding"] for answer in answers for row in answer["data"]])
-    >>> judge = train_judge(
-    ...     replies, labels, features=embed, leave_out=["dialogue_id"]
-    ... )  # doctest: +SKIP
     """
     _check_options(features, scale, leave_out, n_folds)
     with_dialogue = _with_dialogue(replies)
@@ -495,18 +431,17 @@ def load_trained_judge(
     path : str or path
         The JSON file.
     features : callable, optional
-        The same function that it was trained with, where it was not trained on words.
+        The function that it was trained with, where it was not trained on words.
 
     Returns
     -------
     TrainedJudge
-        Without ``predictions``, which are a table and not part of the judge.
+        Without ``predictions``.
 
     Raises
     ------
     TrainedJudgeError
-        If the file is no judge of this format, its content does not fit its digest, or its features
-        are not given.
+        If the file is no judge of this format, was changed, or its features are not given.
 
     Examples
     --------
@@ -560,14 +495,12 @@ def _check_options(features: object, scale: str, leave_out: Sequence[str], n_fol
 
 
 def _licence_of(replies: pd.DataFrame) -> str:
-    """Return the strictest licence of the texts, where a column says it."""
     if "licence" not in replies:
         return "not stated"
     return strictest_licence(list(replies["licence"].unique()))
 
 
 def _with_dialogue(replies: pd.DataFrame) -> pd.DataFrame:
-    """Fill defaults of replies: the dialogue is the history, a missing text is empty."""
     need_columns(replies, ["reply_id", "history_id", "responder", "text"], TrainedJudgeError)
     texts = replies["text"].astype(object)
     replies = replies.assign(text=texts.where(texts.notna(), "").astype(str)).reset_index(drop=True)
@@ -577,7 +510,6 @@ def _with_dialogue(replies: pd.DataFrame) -> pd.DataFrame:
 
 
 def _check_texts(replies: pd.DataFrame, within: str | None) -> pd.DataFrame:
-    """Refuse replies without words, doubled ids, and columns of ids in the place of texts."""
     if within is not None:
         need_columns(replies, [within], TrainedJudgeError)
     twice = replies["reply_id"][replies["reply_id"].duplicated()]
@@ -608,10 +540,7 @@ def _check_texts(replies: pd.DataFrame, within: str | None) -> pd.DataFrame:
 def _read_labels(
     labels: pd.DataFrame, replies: pd.DataFrame, kind: str, dimension: str
 ) -> tuple[pd.DataFrame, int]:
-    """Keep people's valid labels on the dimension.
-
-    Positions of replies, the answer, the dialogue and the rater.
-    """
+    """Keep people's valid labels on the dimension."""
     need_columns(labels, ["rater", "rater_kind", "dimension", "state", kind], TrainedJudgeError)
     on_line = labels[labels["dimension"] == dimension]
     if on_line.empty:
@@ -662,7 +591,6 @@ def _read_levels(answers: pd.Series, dimension: str) -> Array:
 
 
 def _pairs_of(rows: pd.DataFrame, replies: pd.DataFrame, *, one_each: bool = True) -> pd.DataFrame:
-    """Find both replies of each pair by history and responder."""
     need_columns(rows, ["pair_id", "history_id", "responder_a", "responder_b"], TrainedJudgeError)
     names = ["history_id", "responder"]
     twice = replies[replies.duplicated(names)]
@@ -693,10 +621,7 @@ def _pairs_of(rows: pd.DataFrame, replies: pd.DataFrame, *, one_each: bool = Tru
 
 
 def _assign_folds(data: pd.DataFrame, n_folds: int) -> NDArray[np.intp]:
-    """Assign dialogues to folds, those with shared raters to one fold where possible.
-
-    That takes enough such groups.
-    """
+    """Assign dialogues to folds, those with shared raters to one fold where possible."""
     dialogue, _ = pd.factorize(data["dialogue_id"])
     rater, _ = pd.factorize(data["rater"])
     n_dialogues, n_raters = dialogue.max() + 1, rater.max() + 1
@@ -716,7 +641,6 @@ def _assign_folds(data: pd.DataFrame, n_folds: int) -> NDArray[np.intp]:
 def _left_for_training(
     data: pd.DataFrame, folds: NDArray[np.intp], fold: int, leave_out: Sequence[str]
 ) -> NDArray[np.bool_]:
-    """Keep the labels of other dialogues, and by default of people who rated none of the fold's."""
     held = folds == fold
     kept = ~held
     if "rater" in leave_out:
@@ -731,7 +655,6 @@ def _left_for_training(
 
 
 def _places(data: pd.DataFrame) -> NDArray[np.intp]:
-    """Return the places of the replies that have labels."""
     return np.unique(np.concatenate([data["a"], data["b"][data["b"] >= 0]])).astype(np.intp)
 
 
@@ -743,7 +666,6 @@ def _fit(
     learn: Learner,
     levels: Array | None,
 ) -> tuple[LinearModel, sparse.csr_matrix]:
-    """Fit the linear model to some labels; return it with the features of all replies."""
     used = _places(data)
     terms, features = learn(
         used, [names.to_numpy()[used] for names in (replies["dialogue_id"], _writers(replies))]
@@ -779,10 +701,6 @@ def _fit(
 
 
 def _writers(replies: pd.DataFrame) -> pd.Series:
-    """Name who wrote each reply.
-
-    Where writers are not told apart, each dialogue has a writer of its own.
-    """
     dialogues = "dialogue " + replies["dialogue_id"].astype(str)
     if "author_id" not in replies:
         return dialogues
@@ -792,7 +710,6 @@ def _writers(replies: pd.DataFrame) -> pd.Series:
 
 
 def _own_learner(features: Features, texts: Sequence[str]) -> Learner:
-    """Wrap features of the caller's own, which every fold shares, since no label made them."""
     rows = sparse.csr_matrix(_own_features(features, texts))
 
     def learn(
@@ -804,7 +721,6 @@ def _own_learner(features: Features, texts: Sequence[str]) -> Learner:
 
 
 def _indicators(values: pd.Series) -> sparse.csr_matrix:
-    """Return a column a value; large, so that the penalty hardly holds its effect back."""
     codes, names = pd.factorize(values.astype(str))
     return sparse.csr_matrix(
         (np.full(len(codes), 10.0), (np.arange(len(codes)), codes)), shape=(len(codes), len(names))
@@ -826,10 +742,7 @@ def _ridge(rows: sparse.csr_matrix, answers: Array, groups: NDArray[Any]) -> Arr
 
 
 def _logistic(rows: sparse.csr_matrix, answers: Array, groups: NDArray[Any]) -> Array:
-    """Fit wins of a to differences; a tie, or a probability, is a part of each answer.
-
-    There is no intercept, since a and b are arbitrary.
-    """
+    """Fit wins of a to differences, without an intercept; a tie is a part of each answer."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GroupKFold
 
@@ -860,12 +773,7 @@ def _logistic(rows: sparse.csr_matrix, answers: Array, groups: NDArray[Any]) -> 
 
 
 def _ordinal(rows: sparse.csr_matrix, answers: Array, groups: NDArray[Any], levels: Array) -> Array:
-    """Fit by proportional odds: one logistic regression with a step for each level.
-
-    Each regression is of "more than this level".
-
-    A label has a row for each level but the highest; the weights are the same in all of them.
-    """
+    """Fit by proportional odds: a row for each label and level but the highest."""
     n_steps = len(levels) - 1
     label = np.repeat(np.arange(len(answers)), n_steps)
     step = np.tile(np.arange(n_steps), len(answers))
@@ -877,7 +785,6 @@ def _ordinal(rows: sparse.csr_matrix, answers: Array, groups: NDArray[Any], leve
 
 
 def _step(sums: Array, share: float) -> float:
-    """Return the log-odds to add to all sums so that on average they give a share."""
     return float(
         optimize.brentq(lambda step: special.expit(sums + step).mean() - share, -50.0, 50.0)
     )
@@ -907,10 +814,7 @@ def _counter(analyzer: str) -> CountVectorizer:
 
 
 def _shared(counts: sparse.csc_matrix, groups: Sequence[NDArray[Any]]) -> NDArray[np.intp]:
-    """Return columns of terms that enough replies of enough groups of each kind hold.
-
-    If there are too many, the most frequent stay.
-    """
+    """Return columns of terms that enough replies of enough groups of each kind hold."""
     present = (counts > 0).astype(np.int64)
     n_replies = np.asarray(present.sum(axis=0)).ravel()
     shared = n_replies >= LEAST_REPLIES
@@ -928,7 +832,6 @@ def _shared(counts: sparse.csc_matrix, groups: Sequence[NDArray[Any]]) -> NDArra
 def _out_of_fold(
     margins: Array, dialogues: pd.Series, fold_of_dialogue: Mapping[str, int]
 ) -> Array:
-    """Take each answer from the fold that left its dialogue out; elsewhere, average over folds."""
     fold = dialogues.map(fold_of_dialogue)
     answers = margins.mean(axis=0)
     known = np.flatnonzero(fold.notna())
@@ -970,7 +873,6 @@ def _verdict_rows(
 def _complete(
     table: str, rows: pd.DataFrame, judge: TrainedJudge, unfamiliar: NDArray[np.bool_]
 ) -> pd.DataFrame:
-    """Add what all rows of a trained judge share, and check them as any other rows."""
     rows = rows.assign(
         rater=judge.name,
         rater_kind="trained",
@@ -1010,7 +912,6 @@ def _digest_of(column: str) -> Callable[[object], str]:
 
 
 def _seen(replies: pd.DataFrame) -> frozenset[str]:
-    """Return digests of the names of the dialogues and histories that have labels."""
     columns = ("dialogue_id", "history_id")
     return frozenset(
         digest for column in columns for digest in replies[column].map(_digest_of(column))

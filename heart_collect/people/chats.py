@@ -19,13 +19,11 @@ import numpy as np
 import pandas as pd
 
 from heart_collect.calls.engine import ask_all
-from heart_collect.calls.keys import NotAllowedError
 from heart_collect.calls.ledger import Ledger
-from heart_collect.calls.models import Call, Model, Request
-from heart_collect.judging.converse import COUNTED, Talk, plan_talks
+from heart_collect.calls.models import Call, Model, NotAllowedError, Request
 from heart_collect.judging.design import digest
 from heart_collect.judging.recipe import Recipe
-from heart_collect.judging.respond import STAND_IN
+from heart_collect.judging.respond import COUNTED, STAND_IN, Talk, plan_talks
 from heart_collect.people.arrivals import COOKIE, Door, is_foreign, load_template, same_name
 from heart_collect.people.assignment import StudyError
 from heart_collect.people.exports import (

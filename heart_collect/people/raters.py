@@ -611,7 +611,7 @@ def _replies(rows: pd.DataFrame, study: str, redact: str) -> pd.DataFrame:
 
 
 def _conversations(rows: pd.DataFrame, study: str, redact: str) -> dict[str, pd.DataFrame]:
-    from heart_collect.judging.converse import conversation_replies
+    from heart_collect.judging.respond import conversation_replies
     from heart_collect.people.chats import conversation_row
 
     level = redact.replace("all", "contacts")

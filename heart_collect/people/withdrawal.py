@@ -154,10 +154,10 @@ def _add_written(theirs: _Theirs, rows: pd.DataFrame) -> None:
 
 def _clear_ledger(run: Run, _: Sequence[Path], theirs: _Theirs) -> Iterator[str]:
     """Take the words out of calls; what they cost stays counted."""
-    from heart_collect.calls.database import calls, chunks, keys_in, ledger_file
+    from heart_collect.calls.commands import keep_copy
+    from heart_collect.calls.database import calls, chunks, keys_in, ledger_file, pack_call
+    from heart_collect.calls.ledger import open_ledger
     from heart_collect.calls.models import Call
-    from heart_collect.calls.records import open_ledger
-    from heart_collect.calls.rows import pack_call
     from heart_utils.extras import extra
 
     with extra("collect"):
@@ -203,7 +203,7 @@ def _clear_ledger(run: Run, _: Sequence[Path], theirs: _Theirs) -> Iterator[str]
             for one in older:
                 one.unlink()
             if older:
-                ledger.keep_copy()
+                keep_copy(ledger)
                 yield f"Ledger: {len(older)} older files of it deleted, and a copy made anew."
     if emptied:
         yield f"Ledger: {len(emptied)} calls emptied; what they cost still counts."

@@ -12,16 +12,16 @@ from heart_collect.calls import database
 from heart_collect.calls.batch import (
     PROVIDERS,
     BatchError,
+    ask_in_batches,
     can_batch,
     collect_batches,
     submit_batches,
 )
 from heart_collect.calls.database import LedgerError
 from heart_collect.calls.engine import ask_all
-from heart_collect.calls.ledger import Ledger, connect
+from heart_collect.calls.ledger import Ledger, connect, open_ledger
 from heart_collect.calls.models import Model, Request, load_litellm, local_model
 from heart_collect.calls.prices import BudgetError, reserve
-from heart_collect.calls.records import open_ledger
 
 CANARY = "sk-canary-0123456789abcdef"
 
@@ -56,7 +56,7 @@ def another_process(ledger):
 
 def test_a_batch_is_submitted_waited_for_and_collected_by_another_process(provider, ledger):
     requests = requests_for(provider)
-    calls = ask_all(requests, ledger=ledger, mode="batch")
+    calls = ask_in_batches(requests, ledger=ledger)
     assert {call.status for call in calls} == {"planned"}
     lines = [json.loads(line) for line in provider.files["file-1"].splitlines()]
     assert [line["body"]["messages"][0]["content"] for line in lines] == [f"w{i}" for i in range(5)]
@@ -66,10 +66,10 @@ def test_a_batch_is_submitted_waited_for_and_collected_by_another_process(provid
         "max_tokens": 20,
     }
     later = another_process(ledger)
-    assert {call.status for call in ask_all(requests, ledger=later, mode="batch")} == {"planned"}
+    assert {call.status for call in ask_in_batches(requests, ledger=later)} == {"planned"}
     assert len(provider.batches) == 1  # not submitted twice
     finish_batch(provider, "batch-1")
-    calls = ask_all(requests, ledger=later, mode="batch")
+    calls = ask_in_batches(requests, ledger=later)
     assert [(call.status, call.text) for call in calls] == [
         ("ok", f"You said w{i}.") for i in range(5)
     ]
@@ -114,9 +114,7 @@ def test_a_truncated_answer_is_left_to_a_plain_run_that_gives_more_room(provider
     finish_batch(provider, "batch-1")
     collect_batches(ledger)
     assert ledger.counts() == {"error": 1}
-    assert ask_all(requests, ledger=ledger, mode="batch")[0].error.startswith(
-        "truncated in a batch"
-    )
+    assert ask_in_batches(requests, ledger=ledger)[0].error.startswith("truncated in a batch")
     assert len(provider.batches) == 1  # the same room would not help
     [call] = ask_all(requests, ledger=ledger, progress=False)
     assert (call.status, len(call.text.split())) == ("ok", 30)
@@ -230,10 +228,10 @@ def test_a_batch_whose_creator_was_killed_after_it_was_accepted_is_found_at_the_
             submit_batches(requests, ledger=another_process(ledger))
     for i in range(n_later):
         submit_batches(requests_for(provider, served_id=f"later {i}"), ledger=ledger)
-    assert ask_all(requests, ledger=ledger, mode="batch")[0].status == "planned"
+    assert ask_in_batches(requests, ledger=ledger)[0].status == "planned"
     assert len(provider.batches) == 1 + n_later  # it was paid for once
     finish_batch(provider, "batch-1")
-    assert [call.text for call in ask_all(requests, ledger=ledger, mode="batch")] == [
+    assert [call.text for call in ask_in_batches(requests, ledger=ledger)] == [
         f"You said w{i}." for i in range(5)
     ]
     with ledger.writing() as connection:
@@ -276,7 +274,7 @@ def test_a_batch_that_perhaps_was_accepted_is_looked_for_and_not_made_again(
         with pytest.raises(BatchError, match="nobody knows whether its provider took a batch"):
             submit_batches(requests, ledger=ledger)
     finish_batch(provider, "batch-1")
-    assert [call.text for call in ask_all(requests, ledger=ledger, mode="batch")] == [
+    assert [call.text for call in ask_in_batches(requests, ledger=ledger)] == [
         f"You said w{i}." for i in range(5)
     ]
     assert len(provider.batches) == 1
@@ -357,9 +355,9 @@ def test_no_key_is_noted_with_a_batch(provider, ledger, tmp_path, monkeypatch):
 
 def test_a_refusal_in_a_batch_is_a_refusal_like_any_other(provider, ledger):
     requests = requests_for(provider, 3)
-    ask_all(requests, ledger=ledger, mode="batch")
+    ask_in_batches(requests, ledger=ledger)
     finish_batch(provider, "batch-1", refuse=[0], stop=[1])
-    calls = ask_all(requests, ledger=ledger, mode="batch")
+    calls = ask_in_batches(requests, ledger=ledger)
     assert [call.status for call in calls] == ["refused", "refused", "ok"]
     assert {call.attempts for call in calls} == {1}
     assert calls[0].text == "I cannot judge this."

@@ -5,9 +5,9 @@ import sqlite3
 import pytest
 from test_ledger import ask, fill
 
+from heart_collect.calls.commands import check_calls, keep_copy, restore_copy
 from heart_collect.calls.database import LedgerError
-from heart_collect.calls.ledger import restore_copy
-from heart_collect.calls.records import check_calls, open_ledger
+from heart_collect.calls.ledger import open_ledger
 
 PAGE = 16384
 
@@ -41,7 +41,7 @@ def test_a_damaged_ledger_names_its_copy_which_takes_its_place_and_lacks_only_wh
     filled, page
 ):
     ledger, file, requests = filled
-    copy = ledger.keep_copy()
+    copy = keep_copy(ledger)
     assert copy.stat().st_mode & 0o777 == 0o600
     [late] = fill(ledger, ["late"])
     ledger.close()
@@ -59,14 +59,14 @@ def test_a_damaged_ledger_names_its_copy_which_takes_its_place_and_lacks_only_wh
 
 def test_a_damaged_ledger_is_never_copied_over_a_sound_copy(filled):
     ledger, file, _ = filled
-    before = ledger.keep_copy().read_bytes()
+    before = keep_copy(ledger).read_bytes()
     ledger.close()
     spoil(file, first_page_of_calls(file))
     again = open_ledger(f"sqlite:///{file}")
     with pytest.raises(LedgerError):
         again.find([ask("x").key])
     with pytest.warns(UserWarning, match="could not be copied"):
-        assert again.keep_copy() is None
+        assert keep_copy(again) is None
     again.close()
     assert file.with_name("ledger.sqlite.copy").read_bytes() == before
 
@@ -79,7 +79,7 @@ def test_a_ledger_without_a_copy_says_so_and_a_damaged_file_that_was_kept_stays(
     names = []
     for _ in range(2):
         ledger = open_ledger(f"sqlite:///{file}")
-        ledger.keep_copy()
+        keep_copy(ledger)
         ledger.close()
         names.append(restore_copy(file).name)
     assert names == ["ledger.sqlite.damaged", "ledger.sqlite.damaged1"]

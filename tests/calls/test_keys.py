@@ -10,8 +10,8 @@ import yaml
 from aiohttp import web
 from server import Provider, serving
 
-from heart_collect.calls.keys import NotAllowedError, key_fault, provider_at, settle_hosts
-from heart_collect.calls.models import Model, load_litellm
+from heart_collect.calls.commands import settle_hosts
+from heart_collect.calls.models import Model, NotAllowedError, key_fault, load_litellm, provider_at
 from heart_collect.calls.prices import price_fault
 from heart_collect.collect import main
 from heart_utils.runs import find_root

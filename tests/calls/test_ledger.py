@@ -22,21 +22,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heart_collect.calls import database
-from heart_collect.calls.database import LedgerError
-from heart_collect.calls.engine import ask_all
-from heart_collect.calls.ledger import Ledger, connect
+from heart_collect.calls.commands import check_calls, export_calls, merge_calls
+from heart_collect.calls.database import DAMAGED, LedgerError, parts_of
+from heart_collect.calls.database import failed as is_failed
+from heart_collect.calls.engine import ReplayError, ask_all, explain_miss
+from heart_collect.calls.ledger import Ledger, connect, import_calls, open_ledger
 from heart_collect.calls.models import Call, Model, Request
-from heart_collect.calls.records import (
-    ReplayError,
-    check_calls,
-    explain_miss,
-    export_calls,
-    import_calls,
-    merge_calls,
-    open_ledger,
-)
-from heart_collect.calls.rows import DAMAGED, parts_of
-from heart_collect.calls.rows import failed as is_failed
 from heart_utils.runs import open_run
 
 JUDGE = Model(

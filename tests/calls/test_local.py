@@ -13,11 +13,10 @@ from types import SimpleNamespace
 import pytest
 from filelock import FileLock, Timeout
 
-from heart_collect.calls import local
-from heart_collect.calls.engine import ask_all
-from heart_collect.calls.local import NotInstalledError, serve_local
+from heart_collect.calls import engine as local
+from heart_collect.calls.engine import NotInstalledError, ask_all, serve_local
+from heart_collect.calls.ledger import open_ledger
 from heart_collect.calls.models import ModelError, Request, local_model
-from heart_collect.calls.records import open_ledger
 
 
 @pytest.fixture

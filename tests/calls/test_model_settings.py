@@ -8,13 +8,14 @@ import json
 
 import pytest
 
-from heart_collect.calls.keys import key_fault, key_for
 from heart_collect.calls.models import (
     Call,
     Model,
     ModelError,
     Request,
     forgo_records,
+    key_fault,
+    key_for,
     load_litellm,
     read_models,
 )

@@ -16,8 +16,10 @@ import worker
 from server import Provider, serving
 
 from heart_collect.calls import database
-from heart_collect.calls.engine import ask_all
-from heart_collect.calls.ledger import Ledger, Money, connect
+from heart_collect.calls.commands import export_calls
+from heart_collect.calls.engine import ReplayError, ask_all
+from heart_collect.calls.flow import make_queues
+from heart_collect.calls.ledger import Ledger, Money, connect, open_ledger
 from heart_collect.calls.models import (
     Call,
     Model,
@@ -35,8 +37,6 @@ from heart_collect.calls.prices import (
     supports_schema,
     text_bound,
 )
-from heart_collect.calls.queues import make_queues
-from heart_collect.calls.records import ReplayError, export_calls, open_ledger
 
 CANARY = "sk-canary-0123456789abcdef"
 
@@ -57,8 +57,8 @@ def ledger(tmp_path):
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch):
     monkeypatch.setattr("heart_collect.calls.outcomes._WHOLE", set())
-    monkeypatch.setattr("heart_collect.calls.queues._SILENT", {})
-    monkeypatch.setattr("heart_collect.calls.queues.FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("heart_collect.calls.flow._SILENT", {})
+    monkeypatch.setattr("heart_collect.calls.flow.FIRST_PAUSE_S", 0.01)
 
 
 def model(provider, **settings):
@@ -176,7 +176,7 @@ def test_an_answer_that_is_not_whole_or_holds_no_words_is_asked_again(
 def test_a_stream_that_always_breaks_off_is_never_an_answer_and_its_queue_says_why(
     provider, ledger, monkeypatch
 ):
-    monkeypatch.setattr("heart_collect.calls.queues.NEVER_ANSWERED_S", 1.0)
+    monkeypatch.setattr("heart_collect.calls.flow.NEVER_ANSWERED_S", 1.0)
     provider.faults = {"half": 1.0}
     with pytest.warns(
         UserWarning, match="its queue was stopped.*the stream ended within the answer"
@@ -663,7 +663,7 @@ def test_a_key_that_is_not_set_is_named(provider, ledger, monkeypatch):
 
 
 def test_a_server_that_is_not_there_stops_the_queue_when_patience_ends(ledger, monkeypatch):
-    monkeypatch.setattr("heart_collect.calls.queues.MIN_PROBE_S", 0.05)
+    monkeypatch.setattr("heart_collect.calls.flow.MIN_PROBE_S", 0.05)
     gone = Model(
         "gone", "openai/test", api_base="http://127.0.0.1:9/v1", max_concurrency=2, patience_s=1.0
     )
@@ -678,8 +678,8 @@ def test_a_server_that_is_not_there_stops_the_queue_when_patience_ends(ledger, m
 def test_a_server_that_only_ever_failed_is_given_up_soon_and_one_that_answered_is_waited_for(
     provider, ledger, monkeypatch
 ):
-    monkeypatch.setattr("heart_collect.calls.queues.MIN_PROBE_S", 0.05)
-    monkeypatch.setattr("heart_collect.calls.queues.NEVER_ANSWERED_S", 1.0)
+    monkeypatch.setattr("heart_collect.calls.flow.MIN_PROBE_S", 0.05)
+    monkeypatch.setattr("heart_collect.calls.flow.NEVER_ANSWERED_S", 1.0)
     judge, provider.faults = model(provider, max_concurrency=2), {"500": 1.0}
     with pytest.warns(
         UserWarning,
@@ -712,7 +712,7 @@ def test_a_key_with_a_lines_end_is_refused_before_the_first_call(provider, ledge
 def test_an_outage_is_waited_for_by_one_call_at_a_time_and_said(
     provider, ledger, monkeypatch, capsys, fault
 ):
-    monkeypatch.setattr("heart_collect.calls.queues.MIN_PROBE_S", 0.1)
+    monkeypatch.setattr("heart_collect.calls.flow.MIN_PROBE_S", 0.1)
     monkeypatch.setattr("heart_collect.calls.flow.TELL_S", 0.1)
     answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
     provider.faults, provider.latency_s = {fault: 1.0}, 0.01
@@ -737,7 +737,7 @@ def test_a_request_that_fails_while_others_are_answered_is_an_error_after_some_a
 
 
 def test_failures_of_another_kind_do_not_count_as_empty_answers(provider, ledger, monkeypatch):
-    monkeypatch.setattr("heart_collect.calls.queues.FIRST_PAUSE_S", 0.2)
+    monkeypatch.setattr("heart_collect.calls.flow.FIRST_PAUSE_S", 0.2)
     provider.latency_s, said = 0.02, [None, None, "", None, "", "I hear you."]
 
     def answer(body):

@@ -7,10 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from heart_collect.calls import outcomes, queues
+from heart_collect.calls import flow as queues
+from heart_collect.calls import outcomes
+from heart_collect.calls.flow import backoff, make_queues
 from heart_collect.calls.models import Model, Request
 from heart_collect.calls.outcomes import Failure, Limit, shared_length, with_breakpoints
-from heart_collect.calls.queues import backoff, make_queues
 
 JUDGE = Model(
     "judge", "openai/test", api_base="http://127.0.0.1:9/v1", price_prompt=1.0, price_completion=2.0

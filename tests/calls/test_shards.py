@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import sqlalchemy as sa
 
-from heart_collect.calls.cluster import ClusterError, run_on_cluster
+from heart_collect.calls.engine import ClusterError, run_on_cluster
 from heart_collect.calls.models import Call, Model, Request
 
 SHARED = SimpleNamespace(
@@ -59,7 +59,7 @@ def test_the_calls_that_shards_ended_are_shown(scheduler, capsys):
 def test_a_cluster_without_workers_is_said(monkeypatch):
     from distributed import LocalCluster
 
-    monkeypatch.setattr("heart_collect.calls.cluster.CONNECT_S", 1)
+    monkeypatch.setattr("heart_collect.calls.engine.CONNECT_S", 1)
     said = pytest.raises(ClusterError, match="has no worker; start some with `dask worker inproc")
     with LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as empty, said:
         run(requests_for(1), empty.scheduler_address)

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from server import Provider, serving
 
+from heart_collect.calls.ledger import open_ledger
 from heart_collect.calls.models import Model, Request
 from heart_collect.calls.outcomes import attempt
-from heart_collect.calls.records import open_ledger
 from heart_collect.calls.thoughts import answer_start, without_thoughts
 from heart_collect.judging.respond import collect_replies
 from heart_utils.sources.load import load_histories

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from judging_case import JUDGE, StandIn, choose, codes_in, dimensions_in, make_study
 
+from heart_collect.calls.ledger import open_ledger
 from heart_collect.calls.models import Call
-from heart_collect.calls.records import open_ledger
 from heart_collect.judging.judge import (
     ARMS,
     JudgeError,
@@ -17,6 +17,7 @@ from heart_collect.judging.judge import (
     plan_questions,
 )
 from heart_collect.judging.recipe import RecipeError, read_recipe
+from heart_collect.judging.rewriting import collect_rewrites
 from heart_utils.runs import find_root
 
 TWO = ["overall", "attunement"]
@@ -156,5 +157,5 @@ def test_the_recorded_calls_answer_heart_s_whole_protocol_once():
     assert valid["margin"].between(1, 5).mean() > 0.9
     scores = recipe.ask("scores", *tables[:2], **replay)
     assert len(scores) == 12 * 6
-    rewrites = recipe.ask("rewrites", tables[0], **replay)
+    rewrites = collect_rewrites(tables[0], recipe.rewriters, **replay)
     assert rewrites["flags"].str.len().gt(0).all()  # a model that does not read rewrites nothing

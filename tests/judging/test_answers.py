@@ -9,8 +9,8 @@ from test_adapt import KEY
 from test_own_histories import own  # noqa: F401 (a fixture)
 
 from heart_collect import collect
-from heart_collect.calls.records import open_ledger
-from heart_collect.judging.answers import write_answers
+from heart_collect.calls.commands import write_answers
+from heart_collect.calls.ledger import open_ledger
 from heart_utils.identities import IdentityError
 from heart_utils.runs import RunError, open_run
 

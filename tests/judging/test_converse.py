@@ -16,15 +16,14 @@ from worker import begin_command
 from heart_collect import open_ledger
 from heart_collect.calls.models import read_models
 from heart_collect.collect import main
-from heart_collect.judging.converse import (
-    collect_conversations,
-    conversation_replies,
-)
-from heart_collect.judging.design import cross_seekers
+from heart_collect.judging.design import RespondError, cross_seekers
 from heart_collect.judging.prompts import NEXT
 from heart_collect.judging.recipe import RecipeError, read_recipe
-from heart_collect.judging.respond import collect_replies
-from heart_collect.judging.responders import RespondError
+from heart_collect.judging.respond import (
+    collect_conversations,
+    collect_replies,
+    conversation_replies,
+)
 from heart_utils import (
     GateRule,
     combine_orders,

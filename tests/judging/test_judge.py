@@ -12,16 +12,18 @@ from judging_case import JUDGE, StandIn, choose, codes_in, dimensions_in, make_s
 from heart_collect.calls.models import Call, Model
 from heart_collect.judging.design import pair_replies
 from heart_collect.judging.judge import (
+    Answer,
     JudgeError,
+    Question,
     answer_rows,
     collect_verdicts,
     draw_codes_and_order,
     plan_codes,
     plan_questions,
     plan_verdicts,
+    question_requests,
 )
 from heart_collect.judging.prompts import PromptTemplate, load_protocol, load_rubric
-from heart_collect.judging.questions import Answer, Question, question_requests
 from heart_utils.sources.heart import load_codebooks
 from heart_utils.tables import DIMENSIONS, TableError
 
@@ -632,7 +634,7 @@ def test_recorded_calls_are_found_again_when_the_list_of_models_with_schemas_cha
     study = make_study()
     ledger = StandIn(monkeypatch, choose(0), schema=True)
     before = collect_verdicts(plan_questions(*study, [JUDGE]), ledger=ledger)
-    monkeypatch.setattr("heart_collect.judging.questions.supports_schema", lambda model: False)
+    monkeypatch.setattr("heart_collect.judging.judge.supports_schema", lambda model: False)
     pd.testing.assert_frame_equal(
         collect_verdicts(plan_questions(*study, [JUDGE]), ledger=ledger, mode="replay"), before
     )
@@ -646,7 +648,7 @@ def test_how_one_question_is_asked_does_not_depend_on_what_else_is_asked_or_reco
     later = comparisons[comparisons["history_id"] != comparisons["history_id"].min()]
     before = collect_verdicts(plan_questions(histories, replies, later, [JUDGE]), ledger=ledger)
     ledger.noted.clear()
-    monkeypatch.setattr("heart_collect.judging.questions.supports_schema", lambda model: True)
+    monkeypatch.setattr("heart_collect.judging.judge.supports_schema", lambda model: True)
     ledger.asked.clear()
     plan = plan_verdicts(plan_questions(histories, replies, comparisons, [JUDGE]), ledger)
     both = collect_verdicts(plan_questions(histories, replies, comparisons, [JUDGE]), ledger=ledger)
@@ -661,7 +663,7 @@ def test_a_model_is_asked_as_it_was_first_asked_or_as_its_settings_say(monkeypat
     study = make_study()
     ledger = StandIn(monkeypatch, choose(0), schema=False)
     collect_verdicts(plan_questions(*study, [JUDGE]), ledger=ledger)
-    monkeypatch.setattr("heart_collect.judging.questions.supports_schema", lambda model: True)
+    monkeypatch.setattr("heart_collect.judging.judge.supports_schema", lambda model: True)
     collect_verdicts(plan_questions(*study, [JUDGE], seed=1), ledger=ledger)
     assert not any("response_format" in request.options for request in ledger.asked)
     told = replace(JUDGE, json_schema=True)
@@ -850,6 +852,6 @@ def test_a_limit_on_paid_calls_holds_for_questions_and_repairs_together(monkeypa
         limits.append((len(requests), max_paid_calls))
         return plain(requests, **options)
 
-    monkeypatch.setattr("heart_collect.judging.questions.ask_all", watched)
+    monkeypatch.setattr("heart_collect.judging.judge.ask_all", watched)
     collect_verdicts(plan_questions(*make_study(), [JUDGE]), ledger=ledger, max_paid_calls=15)
     assert limits == [(12, 15), (12, left)]

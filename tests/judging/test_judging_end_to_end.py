@@ -9,9 +9,9 @@ import pytest
 from judging_case import make_histories, make_replies, make_study
 from server import Provider, serving
 
-from heart_collect.calls.local import NotInstalledError
+from heart_collect.calls.engine import NotInstalledError, ReplayError
+from heart_collect.calls.ledger import open_ledger
 from heart_collect.calls.models import Model, local_model
-from heart_collect.calls.records import ReplayError, open_ledger
 from heart_collect.judging.judge import collect_verdicts, plan_questions, plan_verdicts
 
 

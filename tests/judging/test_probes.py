@@ -3,10 +3,11 @@
 import pandas as pd
 import pytest
 
+from heart_collect.calls.engine import ReplayError
+from heart_collect.calls.ledger import open_ledger
 from heart_collect.calls.models import read_models
-from heart_collect.calls.records import ReplayError, open_ledger
+from heart_collect.judging.design import CHECKS, make_probes
 from heart_collect.judging.judge import collect_answers, plan_verdicts
-from heart_collect.judging.probes import CHECKS, make_probes
 from heart_collect.judging.prompts import instructs_judge
 from heart_collect.judging.steps import probe_questions
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judging_case import JUDGE
 
-from heart_collect.calls.records import open_ledger
+from heart_collect.calls.ledger import open_ledger
+from heart_collect.judging.judge import Question
 from heart_collect.judging.prompts import (
     CODE_LETTERS,
     ItemsTemplate,
@@ -22,7 +23,6 @@ from heart_collect.judging.prompts import (
     load_rubric,
     prompt_hash,
 )
-from heart_collect.judging.questions import Question
 from heart_collect.judging.recipe import read_recipe
 from heart_utils.runs import find_root
 from heart_utils.sources.heart import Code

@@ -14,8 +14,8 @@ from builders import full_disk
 from server import Provider, choose_first, finish_batch, serving
 from worker import begin_command
 
+from heart_collect.calls.ledger import open_ledger
 from heart_collect.calls.models import Model
-from heart_collect.calls.records import open_ledger
 from heart_collect.collect import main
 from heart_collect.judging.recipe import Recipe, RecipeError, read_recipe
 from heart_utils.runs import find_root, open_run
@@ -157,7 +157,7 @@ def test_without_a_budget_nothing_is_asked_where_nobody_is_there_to_name_one(
     assert main(arguments) == 2
     said = capsys.readouterr().err
     assert "21 calls cost money, at most 0.0" in said
-    assert "no budget is set. Nothing was asked" in said
+    assert "No budget is set. Nothing was asked" in said
     assert provider.requests == []
     assert main([*arguments, "--yes", "--budget", "1"]) == 0
 
@@ -439,9 +439,9 @@ def test_the_manifest_says_whether_a_judge_is_asked_with_a_schema_whatever_litel
     folder, settings = project
     settings["judges"][0]["answer_format"], provider.answer = "json", choose_first
     write(folder, settings)
-    monkeypatch.setattr("heart_collect.judging.questions.supports_schema", lambda model: schema)
+    monkeypatch.setattr("heart_collect.judging.judge.supports_schema", lambda model: schema)
     main(["mine", "--quiet", "--yes"])
-    monkeypatch.setattr("heart_collect.judging.questions.supports_schema", lambda model: not schema)
+    monkeypatch.setattr("heart_collect.judging.judge.supports_schema", lambda model: not schema)
     main(["mine", "--quiet", "--yes"])
     assert open_run("mine").manifest["json_schema"] == {"j": schema}
 

@@ -6,8 +6,9 @@ import pandas as pd
 import pytest
 from server import Provider, serving
 
+from heart_collect.calls.ledger import open_ledger
 from heart_collect.calls.models import Call, Model
-from heart_collect.calls.records import open_ledger
+from heart_collect.judging.design import PROBES, RespondError, describe_responders
 from heart_collect.judging.prompts import REPLY_INSTRUCTIONS, reply_messages
 from heart_collect.judging.respond import (
     ReplyQuestion,
@@ -16,7 +17,6 @@ from heart_collect.judging.respond import (
     lengthen_planned,
     skipped_histories,
 )
-from heart_collect.judging.responders import PROBES, RespondError, describe_responders
 
 
 def history(name, *texts, first="seeker", **columns):

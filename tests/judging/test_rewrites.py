@@ -10,17 +10,17 @@ import pandas as pd
 import pytest
 from scipy.special import expit
 
-from heart_collect.calls.records import open_ledger
-from heart_collect.judging.design import pair_replies
-from heart_collect.judging.judge import JudgeError, plan_questions
-from heart_collect.judging.probes import (
+from heart_collect.calls.ledger import open_ledger
+from heart_collect.judging.design import (
     PADDING,
     PROFILES,
     REWRITES,
     WARMTH,
+    pair_replies,
     profile_features,
     rewrite_replies,
 )
+from heart_collect.judging.judge import JudgeError, plan_questions
 from heart_collect.judging.recipe import RecipeError, read_recipe
 from heart_collect.people.study import _texts_shown
 from heart_utils.judges.position import feature_bias, feature_gaps

@@ -7,11 +7,13 @@ import pytest
 import yaml
 
 from heart_collect import accept_rewrites, check_rewrites
+from heart_collect.calls.ledger import open_ledger
 from heart_collect.calls.models import Model
-from heart_collect.calls.records import open_ledger
+from heart_collect.collection import rewriting_step
 from heart_collect.judging.prompts import show_turns
 from heart_collect.judging.recipe import Recipe, RecipeError, read_recipe
-from heart_collect.judging.rewriting import read_turns
+from heart_collect.judging.rewriting import collect_rewrites, read_turns
+from heart_collect.judging.steps import Tables
 from heart_utils import find_root, load_histories
 
 TURNS = [
@@ -118,15 +120,14 @@ def test_the_step_asks_about_standard_histories_and_flags_what_it_refuses():
     model = Model("m", "openai/gpt-4o", options=json.loads(answer))
     recipe = Recipe("mine", "sample", rewrites="adversarial", rewriters=(model,))
     ledger, histories = open_ledger("sqlite://"), load_histories("sample")
-    plan = recipe.plan("rewrites", histories, ledger=ledger)
-    assert plan["n_calls"].tolist() == [24]
-    made = recipe.ask("rewrites", histories, ledger=ledger, progress=False)
+    step, tables = rewriting_step(recipe), Tables(histories)
+    assert step.plan(tables, ledger)["n_calls"].tolist() == [24]
+    made = step.run(tables, ledger, progress=False)
     assert made["state"].eq("valid").all()
     assert len(made) == 24
     assert made["flags"].map(lambda flags: "the seeker's facts are not kept" in flags).all()
     assert accept_rewrites(histories, made).empty
-    none = Recipe("mine", "sample").ask("rewrites", histories, ledger=ledger)
-    assert none.empty
+    assert collect_rewrites(histories, (), ledger=ledger).empty
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from judging_case import collect_hits
 from server import Provider, serving
 
+from heart_collect.calls.ledger import open_ledger
 from heart_collect.calls.models import Call, Model
-from heart_collect.calls.records import open_ledger
 from heart_collect.judging.judge import JudgeError
 from heart_collect.judging.prompts import ItemsTemplate
 from heart_collect.judging.readings import read_hits

@@ -11,9 +11,9 @@ from conversation_case import lay_out, shown, speak
 from server import Provider, serving
 
 from heart_collect.collect import main
+from heart_collect.judging.design import PROBES
 from heart_collect.judging.prompts import load_protocol
 from heart_collect.judging.recipe import RecipeError, read_recipe
-from heart_collect.judging.responders import PROBES
 from heart_utils import (
     check_seekers,
     code_by_words,

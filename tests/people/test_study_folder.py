@@ -26,7 +26,7 @@ from study_builders import (
 )
 from worker import begin_command
 
-from heart_collect.calls.records import open_ledger
+from heart_collect.calls.ledger import open_ledger
 from heart_collect.judging.prompts import REPLY_INSTRUCTIONS
 from heart_collect.judging.recipe import read_recipe
 from heart_collect.people.assignment import StudyError

@@ -11,9 +11,10 @@ import zstandard
 from chat_case import StandIn, Talker, few, project, recipe, serving_chats
 from study_builders import conversation_run
 
+from heart_collect.calls.commands import check_calls, keep_copy
 from heart_collect.calls.database import owners
+from heart_collect.calls.ledger import open_ledger
 from heart_collect.calls.models import Call, Model, Request
-from heart_collect.calls.records import check_calls, open_ledger
 from heart_collect.people import raters, withdrawal
 from heart_collect.people.assignment import StudyError
 from heart_collect.people.exports import hold_answers
@@ -56,7 +57,7 @@ def run(tmp_path, monkeypatch):
         asked = Request(judge, ({"role": "user", "content": f"Which? A: {text}\nB: Hm."},))
         told = Call(asked.key, "ok", text=f"A, for {text!r}", cost_usd=0.5)
         ledger.record([told], requests={asked.key: asked})
-    ledger.keep_copy()  # as `make collect` does at its end
+    keep_copy(ledger)  # as `make collect` does at its end
     ledger.close()
     settings = load_settings(run)
     settings["rating"] |= {"raters_per_pair": 1, "load": 3, "n_checks": 0, "spare": 0}

@@ -8,11 +8,10 @@ import time
 import pytest
 from server import Provider, serving
 
-from heart_collect.calls.cluster import ClusterError
 from heart_collect.calls.database import LedgerError
-from heart_collect.calls.engine import ask_all
+from heart_collect.calls.engine import ClusterError, ask_all
+from heart_collect.calls.ledger import open_ledger
 from heart_collect.calls.models import Model, Request
-from heart_collect.calls.records import open_ledger
 
 pytestmark = [pytest.mark.services, pytest.mark.apart]
 
@@ -39,7 +38,7 @@ def requests_for(provider, n, **settings):
 
 
 def test_two_workers_share_the_work(provider, cluster, database_url, monkeypatch):
-    monkeypatch.setattr("heart_collect.calls.cluster.SHARD", 20)
+    monkeypatch.setattr("heart_collect.calls.engine.SHARD", 20)
     ledger = open_ledger(database_url)
     provider.latency_s = 0.02
     calls = ask_all(
@@ -59,7 +58,7 @@ def test_two_workers_share_the_work(provider, cluster, database_url, monkeypatch
 def test_a_worker_that_is_killed_half_way_loses_no_call(
     provider, cluster, database_url, monkeypatch
 ):
-    monkeypatch.setattr("heart_collect.calls.cluster.SHARD", 200)
+    monkeypatch.setattr("heart_collect.calls.engine.SHARD", 200)
     ledger = open_ledger(database_url)
     provider.latency_s = 0.05
     pid = next(iter(cluster.workers.values())).pid
@@ -103,7 +102,7 @@ def test_a_refused_key_comes_back_from_the_workers(provider, cluster, database_u
 
 
 def test_a_scheduler_that_is_not_there_is_said(provider, database_url, monkeypatch):
-    monkeypatch.setattr("heart_collect.calls.cluster.CONNECT_S", 1)
+    monkeypatch.setattr("heart_collect.calls.engine.CONNECT_S", 1)
     with pytest.raises(ClusterError, match="No Dask scheduler answers at tcp://127.0.0.1:9"):
         ask_all(
             requests_for(provider, 1),

@@ -8,7 +8,7 @@ import test_models
 from test_ledger import clock  # noqa: F401 - a fixture
 from test_models import _short_pauses, provider  # noqa: F401 - fixtures
 
-from heart_collect.calls.records import open_ledger
+from heart_collect.calls.ledger import open_ledger
 
 pytestmark = pytest.mark.services
 
