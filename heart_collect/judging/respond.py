@@ -76,7 +76,6 @@ def collect_replies(
     instructions: str = REPLY_INSTRUCTIONS,
     language: str | None = None,
     max_concurrency: int | None = 1,
-    plan: bool = False,
     **asking: Unpack[Asking],
 ) -> pd.DataFrame:
     """Let each responder answer each history once, in at most forty words and three sentences.
@@ -134,8 +133,6 @@ def collect_replies(
         instructions=instructions,
         language=language,
     )
-    if plan:
-        return plan_replies(questions, ledger)
     return answer_replies(questions, ledger=ledger, max_concurrency=max_concurrency, **asking)
 
 

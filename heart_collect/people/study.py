@@ -28,7 +28,6 @@ import requests
 import yaml
 from pydantic import BeforeValidator, Field
 
-from heart_collect.calls.commands import settle_hosts, settle_money
 from heart_collect.calls.models import NotAllowedError, key_fault
 from heart_collect.calls.prices import price_fault
 from heart_collect.judging.design import pair_replies
@@ -637,6 +636,7 @@ def _serve(folder: Path, host: str, port: int) -> int:
 
 
 def _serve_conversations(run: Run, folder: Path, options: argparse.Namespace) -> int:
+    from heart_collect.calls.commands import settle_hosts, settle_money
     from heart_collect.calls.ledger import open_ledger
     from heart_collect.people.chats import (
         Chats,
