@@ -3,6 +3,7 @@
 
 import threading
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 import sqlalchemy as sa
@@ -37,7 +38,8 @@ def scheduler():
 
 def run(requests, scheduler, **how):
     how = {"max_concurrency": 4, "budget_usd": 2.5, "progress": False, **how}
-    return run_on_cluster(requests, ask_shard=fail, ledger=SHARED, scheduler=scheduler, **how)
+    with mock.patch("heart_collect.calls.engine._ask_shard", fail):
+        return run_on_cluster(requests, ledger=SHARED, scheduler=scheduler, **how)
 
 
 def test_requests_go_out_in_shards_of_two_hundred_in_their_order_and_what_was_not_made_comes_back(
