@@ -13,6 +13,7 @@ from heart_collect.calls.models import Model, Request
 from heart_collect.judging.prompts import LABELS, PROMPTS, Messages, show_turns
 from heart_utils.replies.codes import code_by_words
 from heart_utils.sources.defaults import complete
+from heart_utils.sources.heart import load_codebooks
 from heart_utils.tables import check_table, empty_table, need_columns
 
 if TYPE_CHECKING:
