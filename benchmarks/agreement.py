@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
-from heart_utils.agreement.baselines import ENOUGH_VOTES, estimate_ceiling
 from numpy.typing import NDArray
 from scipy.special import expit
 
