@@ -478,7 +478,7 @@ def _area(score: Array, is_model: Any, fold: Any, groups: Any, ci_level: float) 
 
 
 def probe_loses(own: pd.DataFrame, probe: str, *, ci_level: float = 0.95) -> dict[str, Any]:
-    """Count how often a probe in the supporter's place scores below the real supporters.
+    """Count how often a probe in the supporter's place scores below all others.
 
     `own` holds scores that one seeker gave: ``responder``, ``score``, ``dialogue_id`` and
     ``state``. ``value`` is the share of starts at which the probe is below the mean of the others,
@@ -657,8 +657,7 @@ def seeker_card(
         return _as_card(checks)
     is_probe = scores["responder"].isin(list(probes))
     for probe in probes:
-        shown = (scores["rater"] == seeker) & (~is_probe | (scores["responder"] == probe))
-        add(LOSES, probe, "", probe_loses, scores[shown], probe)
+        add(LOSES, probe, "", probe_loses, scores[scores["rater"] == seeker], probe)
     if not len(probes):
         add(LOSES, "", "no probe among the supporters", probe_loses, None)
     others = (scores["rater"] != seeker).any()
