@@ -151,8 +151,10 @@ def _name_pairs(rows: pd.DataFrame, sides_shown: bool) -> None:
             _note_orders(rows, turned)
         for column, other in {"verdict": OTHER_SIDE, "order": OTHER_ORDER}.items():
             if rows[column].notna().any():
-                cells = rows[column].astype(object)
-                rows[column] = cells.mask(turned & cells.isin([*other]), cells.map(other))
+                changed = rows[column].map(other)
+                rows[column] = rows[column].mask(
+                    turned & changed.notna(), changed.astype(rows[column].dtype)
+                )
         if rows["p_a"].notna().any():
             p_a = pd.to_numeric(rows["p_a"], errors="coerce")
             rows["p_a"] = rows["p_a"].mask(turned & p_a.notna(), 1 - p_a)

@@ -669,7 +669,9 @@ def _checked(
                     continue
             if options.get("repeats") in ("number", "drop"):
                 keys = [key for key in KEYS[table] if key != "repeat"]
-                filled["repeat"] = filled.groupby(keys, dropna=False, sort=False).cumcount()
+                again = filled[filled.duplicated(keys, keep=False)]  # few of a large file
+                numbers = again.groupby(keys, dropna=False, sort=False).cumcount()
+                filled["repeat"] = numbers.reindex(filled.index, fill_value=0)
             checked = check_table(table, filled)
             if table == "answers":  # whoever imports them says where each stands
                 checked.index = filled.index

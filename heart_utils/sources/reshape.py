@@ -493,9 +493,10 @@ def _meaning(meant: Mapping[str, Any], cell: Any) -> Any:
 def _refuse_spellings(rows: pd.DataFrame, faults: list[str]) -> None:
     """Refuse two spellings of one name or id: capitals and blanks tell nobody apart."""
     for group in (("history_id",), SIDES, ("responder",), ("rater",)):
-        cells = {name: rows[name].dropna().astype(str) for name in group if name in rows}
-        if not cells:
+        present = [name for name in group if name in rows]
+        if not present:
             continue
+        cells = {name: rows[name].dropna().drop_duplicates().astype(str) for name in present}
         names = pd.concat(cells, names=["column", "row"]).reset_index(name="name")
         names = names.drop_duplicates("name")
         names["plain"] = names["name"].str.split().str.join(" ").str.casefold()
