@@ -364,6 +364,7 @@ def write_reports(comparison: Comparison, folder: Path, *, note: str = "") -> li
     Examples
     --------
     >>> import tempfile
+    >>> from heart_utils import compare_anytime
     >>> duels = pd.DataFrame({"dialogue_id": ["d1", "d2"], "verdict": "b", "state": "valid"})
     >>> duels = duels.assign(responder_a="new", responder_b="old", dimension="overall")
     >>> found = compare_anytime(duels, baseline="old", candidate="new")
@@ -656,9 +657,8 @@ def _as_json(record: Mapping[str, Any]) -> bytes:
     return f"{json.dumps(record, indent=1, ensure_ascii=False)}\n".encode()
 
 
-def _records(table: pd.DataFrame) -> list[Any]:
-    records: list[Any] = json.loads(table.to_json(orient="records"))
-    return records
+def _records(table: pd.DataFrame) -> Any:
+    return json.loads(table.to_json(orient="records"))
 
 
 def _refuse(command: str, error: Exception, next_step: str) -> int:

@@ -144,6 +144,7 @@ def keep_rows(axes: Axes, table: pd.DataFrame, *, first: Sequence[str | None] = 
     Examples
     --------
     >>> from matplotlib import pyplot as plt
+    >>> from heart_utils.report.figures import rows_as_csv
     >>> figure, ax = plt.subplots()
     >>> keep_rows(ax, pd.DataFrame({"n": [80], "share": [2 / 3]}), first=["share"])
     >>> rows_as_csv(figure)["text/csv"].split()
@@ -392,7 +393,6 @@ def plot_boards(
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
     axs: Any
-    figure: Figure
     figure, axs = plt.subplots(
         rows,
         columns,
@@ -419,10 +419,9 @@ def plot_boards(
     figure.supxlabel(_fold(_interval_label(boards), LINE + 10), fontsize="small")
     evidence = "simulated" if is_simulated(boards) else origin
     kinds = [kind for kind in KIND_NAMES if boards["responder_kind"].eq(kind).any()]
-    looks = [KIND_LOOKS[kind] for kind in kinds]
     lines = [
         Line2D([], [], color=colour, marker=marker, markersize=4, linewidth=1.6)
-        for colour, marker in looks
+        for colour, marker in (KIND_LOOKS[kind] for kind in kinds)
     ]
     title = f"{evidence[:1].upper()}{evidence[1:]}; written by"
     figure.legend(
@@ -478,13 +477,12 @@ def plot_forest(effects: pd.DataFrame) -> Axes:
             label = ax.text(0.0, height, row["line"], fontsize="small", va="center", bbox=box)
             label.set_in_layout(False)
             ax.hlines(height + 0.38, row["ci_low"], row["ci_high"], color=colour, linewidth=2)
-            face = "white" if row["evidence"] == "quoted" else colour
             ax.plot(
                 row["win_share"],
                 height + 0.38,
                 marker,
                 color=colour,
-                markerfacecolor=face,
+                markerfacecolor="white" if row["evidence"] == "quoted" else colour,
                 markersize=7,
             )
             height += 1.0
@@ -498,8 +496,7 @@ def plot_forest(effects: pd.DataFrame) -> Axes:
         f"Share that the model's reply wins; bars: {100 * effects['ci_level'].max():.0f} % interval"
     )
     mark_simulated(ax, effects)
-    rows = effects.drop(columns="line")
-    keep_rows(ax, rows, first=("study", "people", "models", *FOREST))
+    keep_rows(ax, effects.drop(columns="line"), first=("study", "people", "models", *FOREST))
     return ax
 
 
@@ -856,33 +853,25 @@ def _interval_label(ratings: pd.DataFrame) -> str:
     scale = "Rating (the mean responder has 1500)"
     if ratings["rating_low"].isna().all():
         return f"{scale}; no interval"
-    level, populations = ratings["ci_level"].max(), ratings["population"].unique()
-    population = (
-        POPULATION_NAMES[str(populations[0])]
-        if len(populations) == 1
-        else "population: see the caption"
-    )
-    return f"{scale}; bars: {100 * level:.0f} % interval, {population}"
+    names = [POPULATION_NAMES[str(name)] for name in ratings["population"].unique()]
+    population = names[0] if len(names) == 1 else "population: see the caption"
+    return f"{scale}; bars: {100 * ratings['ci_level'].max():.0f} % interval, {population}"
 
 
 def _say_what_it_rests_on(ax: Axes, ratings: pd.DataFrame, origin: str) -> None:
     """Write the size of a leaderboard's data, and all its caveats, inside the figure."""
     n_verdicts = int(ratings["n_verdicts"].sum()) // 2  # each is counted for both who met
-    n_clusters = int(
-        ratings["n_clusters"].max()
-    )  # that somebody met; 0 where nothing was resampled
-    counted = f"{n_clusters:,} dialogues" + (
-        " at most each" if ratings["n_clusters"].min() < n_clusters else ""
-    )
-    few = "fewer than 30 dialogues"
+    n_clusters = int(ratings["n_clusters"].max())  # 0 where nothing was resampled
+    each = " at most each" if ratings["n_clusters"].min() < n_clusters else ""
+    counted, few = f"{n_clusters:,} dialogues{each}", "fewer than 30 dialogues"
     # the table counts what there is less of
     for who in ("raters", "seekers"):
         if ratings["population"].eq(f"dialogues_and_{who}").all():
             counted = f"{n_clusters:,} or more dialogues and {who}"
             few = f"fewer than 30 dialogues or {who}"
     notes = [f"{n_verdicts:,} verdicts" + (f", {counted}" if n_clusters else "")]
-    known = "source not recorded" if origin == "not recorded" else origin
-    notes.append("simulated" if is_simulated(ratings) else known)
+    origin = "source not recorded" if origin == "not recorded" else origin
+    notes.append("simulated" if is_simulated(ratings) else origin)
     if ratings["provisional"].any():
         notes.append(f"provisional: {few if n_clusters else 'nothing was resampled'}")
     if ratings["penalised"].any():
