@@ -45,9 +45,7 @@ def run(quick: bool) -> Iterator[Figure]:
                 f"{min(checked):.2f} s of the processor and {min(alone):.2f} s; pandas by its"
                 f" defaults {min(guessed):.2f} s, so {min(checked) / min(guessed):.1f} times"
             )
-            yield Figure(
-                f"{n_rows:,} rows, {name}", ratio, "times", "at most 10", ratio <= 10, note
-            )
+            yield Figure(f"{n_rows:,} rows, {name}", ratio, "times", "at most 3", ratio <= 3, note)
 
 
 def _write(file: Path, n_rows: int, votes: int) -> None:

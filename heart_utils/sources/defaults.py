@@ -169,11 +169,12 @@ def _name_pairs(rows: pd.DataFrame, sides_shown: bool) -> None:
 def _note_orders(rows: pd.DataFrame, turned: pd.Series) -> None:
     """Take the same pair by one rater with the sides changed for its second order."""
     keys = ["history_id", *SIDES, *(key for key in SAME_QUESTION if key in rows)]
-    group = turned.groupby([rows[key] for key in keys], dropna=False, sort=False)
-    both = group.transform("any") & ~group.transform("all") & rows["order"].isna()
+    again = rows[rows.duplicated(keys, keep=False)]
+    group = turned[again.index].groupby([again[key] for key in keys], dropna=False, sort=False)
+    both = group.transform("any") & ~group.transform("all") & again["order"].isna()
     # in the file's terms its a stood first; rows that are turned turn their order too
     if both.any():
-        rows["order"] = rows["order"].mask(both, "ab")
+        rows.loc[both.index[both], "order"] = "ab"
 
 
 def check_last_speaker(histories: pd.DataFrame, error: type[ValueError] = DataError) -> None:

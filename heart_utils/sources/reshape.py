@@ -490,6 +490,9 @@ def _meaning(meant: Mapping[str, Any], cell: Any) -> Any:
     return meant.get(word_of(cell), cell)
 
 
+ONE_SPELLING = "[a-z0-9_.:/-]*"  #: No two such names are spellings of one.
+
+
 def _refuse_spellings(rows: pd.DataFrame, faults: list[str]) -> None:
     """Refuse two spellings of one name or id: capitals and blanks tell nobody apart."""
     for group in (("history_id",), SIDES, ("responder",), ("rater",)):
@@ -497,6 +500,8 @@ def _refuse_spellings(rows: pd.DataFrame, faults: list[str]) -> None:
         if not present:
             continue
         cells = {name: rows[name].dropna().drop_duplicates().astype(str) for name in present}
+        if all(each.str.fullmatch(ONE_SPELLING).all() for each in cells.values()):
+            continue
         names = pd.concat(cells, names=["column", "row"]).reset_index(name="name")
         names = names.drop_duplicates("name")
         names["plain"] = names["name"].str.split().str.join(" ").str.casefold()
