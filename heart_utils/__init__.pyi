@@ -3,7 +3,6 @@
 from .agreement.agreement import pairwise_agreement as pairwise_agreement
 from .agreement.generalizability import (
     cheapest_design as cheapest_design,
-    score_differences as score_differences,
     variance_components as variance_components,
     win_scores as win_scores,
 )
@@ -14,10 +13,7 @@ from .agreement.kappa import (
     judge_reliability as judge_reliability,
     krippendorff_alpha as krippendorff_alpha,
 )
-from .agreement.panel import (
-    agreement_with_baselines as agreement_with_baselines,
-    estimate_ceiling as estimate_ceiling,
-)
+from .agreement.panel import agreement_with_baselines as agreement_with_baselines
 from .agreement.prediction_powered import prediction_powered_ratings as prediction_powered_ratings
 from .agreement.raters import (
     decide_exclusions as decide_exclusions,
@@ -31,20 +27,11 @@ from .evidence import (
     share_clustered as share_clustered,
 )
 from .gate import (
-    betting_bound as betting_bound,
     compare_anytime as compare_anytime,
     compare_responders as compare_responders,
     GateRule as GateRule,
 )
-from .heartbench import (
-    rubric_board as rubric_board,
-    score_rubric as score_rubric,
-    lint_rubric as lint_rubric,
-)
-from .judges.confidence import (
-    calibrate_abstention as calibrate_abstention,
-    calibrate_probabilities as calibrate_probabilities,
-)
+from .heartbench import score_rubric as score_rubric, lint_rubric as lint_rubric
 from .judges.position import (
     compare_answers as compare_answers,
     feature_bias as feature_bias,
@@ -52,73 +39,33 @@ from .judges.position import (
     repeat_reliability as repeat_reliability,
     text_features as text_features,
 )
-from .judges.report_card import (
-    describe_judges as describe_judges,
-    grade_probes as grade_probes,
-    measure_halo as measure_halo,
-    self_preference as self_preference,
-)
-from .ratings.other_models import (
-    fit_judge_aware as fit_judge_aware,
-    pool_strengths as pool_strengths,
-)
+from .judges.report_card import describe_judges as describe_judges
+from .ratings.other_models import fit_judge_aware as fit_judge_aware
 from .ratings.ratings import (
     fit_boards as fit_boards,
     fit_ratings as fit_ratings,
     Ratings as Ratings,
-    simultaneous_quantile as simultaneous_quantile,
 )
 from .ratings.resampling import bootstrap_ci as bootstrap_ci, estimate_rng as estimate_rng
-from .ratings.standings import (
-    consistency as consistency,
-    find_fragility as find_fragility,
-    head_to_head as head_to_head,
-    twin_contrasts as twin_contrasts,
-)
+from .ratings.standings import consistency as consistency
 from .ratings.verdicts import (
-    AgreementError as AgreementError,
     combine_orders as combine_orders,
     RatingsError as RatingsError,
     won_by_a as won_by_a,
 )
-from .replies.codes import (
-    code_by_words as code_by_words,
-)
-from .replies.conversations import (
-    describe_seekers as describe_seekers,
-)
+from .replies.codes import code_by_words as code_by_words
 from .report.audit import audit_votes as audit_votes
-from .report.conversation import (
-    practise_comparisons as practise_comparisons,
-    read_conversation as read_conversation,
-)
 from .report.figures import (
     mark_simulated as mark_simulated,
-    plot_boards as plot_boards,
     plot_forest as plot_forest,
     plot_intervals as plot_intervals,
     plot_leaderboard as plot_leaderboard,
-    plot_measures as plot_measures,
-    plot_trend as plot_trend,
     use_book_style as use_book_style,
-    use_cjk_font as use_cjk_font,
 )
-from .report.commands import (
-    methods as methods,
-    read_sides as read_sides,
-    write_reports as write_reports,
-)
+from .report.commands import methods as methods
 from .report.kept import kept as kept
-from .report.leaderboard import (
-    leaderboard_html as leaderboard_html,
-    weigh_by_hand as weigh_by_hand,
-    write_leaderboard as write_leaderboard,
-)
-from .report.provenance import (
-    note_tables as note_tables,
-    read_results as read_results,
-    show_versions as show_versions,
-)
+from .report.leaderboard import write_leaderboard as write_leaderboard
+from .report.provenance import read_results as read_results, show_versions as show_versions
 from .report.seekers import check_seekers as check_seekers
 from .report.tables import (
     in_words as in_words,
@@ -130,45 +77,24 @@ from .runs import (
     may_publish as may_publish,
     open_run as open_run,
     Run as Run,
-    RunError as RunError,
-    strictest_licence as strictest_licence,
 )
-from .scores import (
-    average_scores as average_scores,
-    calibrate_scores as calibrate_scores,
-    pairs_against_scores as pairs_against_scores,
-    sweep_weights as sweep_weights,
-    weigh_scores as weigh_scores,
-)
+from .scores import weigh_scores as weigh_scores
 from .simulate.conversations import (
     ConversationCosts as ConversationCosts,
     plan_conversations as plan_conversations,
 )
-from .simulate.coverage import (
-    check_coverage as check_coverage,
-    check_saving as check_saving,
-    compare_designs as compare_designs,
-    simulate_coverage as simulate_coverage,
-    simulate_designs as simulate_designs,
-    simulate_gate as simulate_gate,
-    simulate_power as simulate_power,
+from .simulate.full_study import calibrate as calibrate
+from .simulate.power import (
+    Design as Design,
+    minimum_gap as minimum_gap,
+    plan_study as plan_study,
 )
-from .simulate.faulty_judge import recover_faults as recover_faults
-from .simulate.full_study import (
-    calibrate as calibrate,
-    Margins as Margins,
-    simulate_heart as simulate_heart,
-)
-from .simulate.power import Design as Design, minimum_gap as minimum_gap, plan_study as plan_study
 from .simulate.study import (
     Panel as Panel,
-    simulate_raters as simulate_raters,
     simulate_study as simulate_study,
-    simulate_writers as simulate_writers,
     Spread as Spread,
 )
 from .sources.catalogue import DataUnavailableError as DataUnavailableError
-from .sources.heart import load_codebooks as load_codebooks, load_heart as load_heart
 from .sources.load import (
     describe_votes as describe_votes,
     load_conversations as load_conversations,

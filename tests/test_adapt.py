@@ -151,8 +151,8 @@ def test_a_recipes_file_of_histories_may_have_headers_of_its_own(project):
     other.to_json(project / "mine" / "other.json", orient="records")
     file = project / "params" / "own_histories.yaml"
     said = (
-        "{file: mine/other.json, columns: {Chat: history_id, Verlauf: turns}, only: {Ok: yes},"
-        " others: drop}"
+        "{file: mine/other.json, columns: {Chat: history_id, Verlauf: turns, '*': null},"
+        " only: {Ok: yes}}"
     )
     file.write_text(file.read_text().replace("mine/histories.jsonl", said.replace("yes", "'yes'")))
     assert read_recipe("own_histories").choose_histories()["history_id"].tolist() == [

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy.special import expit
 
-from heart_utils import calibrate_probabilities
+from heart_utils.judges.confidence import calibrate_probabilities
 from heart_utils.judges.position import BiasError
 
 

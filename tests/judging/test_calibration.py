@@ -14,7 +14,6 @@ from heart_utils import (
     describe_judges,
     fit_boards,
     fit_ratings,
-    leaderboard_html,
     load_verdicts,
     methods,
     open_run,
@@ -23,6 +22,7 @@ from heart_utils import (
 )
 from heart_utils.ratings.verdicts import combine_orders
 from heart_utils.report.calibration import CalibrationError, load_calibration
+from heart_utils.report.leaderboard import leaderboard_html
 
 JUDGE = {
     "model": "openai/gpt-4o",

@@ -18,18 +18,21 @@ from heart_utils import (
     check_seekers,
     code_by_words,
     combine_orders,
-    describe_seekers,
     fit_ratings,
-    load_codebooks,
     load_histories,
     load_replies,
     methods,
     write_leaderboard,
 )
-from heart_utils.replies.conversations import TurnsError, split_turns, tell_from_real
+from heart_utils.replies.conversations import (
+    TurnsError,
+    describe_seekers,
+    split_turns,
+    tell_from_real,
+)
 from heart_utils.runs import open_run
 from heart_utils.sources import heart
-from heart_utils.sources.heart import next_seeker_turns
+from heart_utils.sources.heart import load_codebooks, next_seeker_turns
 
 STUDY = {
     "slices": {"standard": 6, "adversarial": 4},

@@ -4,11 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils import describe_seekers
 from heart_utils.replies.conversations import (
     LIMITS,
     TurnsError,
     agree_with_outside,
+    describe_seekers,
     probe_loses,
     seeker_card,
     tell_from_real,

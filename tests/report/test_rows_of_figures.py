@@ -6,15 +6,14 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 
-from heart_utils import (
+from heart_utils import plot_forest, plot_intervals, plot_leaderboard
+from heart_utils.report.figures import (
+    keep_rows,
     plot_boards,
-    plot_forest,
-    plot_intervals,
-    plot_leaderboard,
     plot_measures,
     plot_trend,
+    rows_as_csv,
 )
-from heart_utils.report.figures import keep_rows, rows_as_csv
 
 
 @pytest.fixture(autouse=True)

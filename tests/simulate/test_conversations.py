@@ -6,13 +6,8 @@ import pytest
 from drawn_scores import CONVERSATIONS, FACETS, compare_equals, draw_scores
 from scipy import stats
 
-from heart_utils import (
-    ConversationCosts,
-    plan_conversations,
-    score_differences,
-    variance_components,
-)
-from heart_utils.agreement.generalizability import win_scores
+from heart_utils import ConversationCosts, plan_conversations, variance_components
+from heart_utils.agreement.generalizability import score_differences, win_scores
 from heart_utils.ratings.verdicts import AgreementError
 from heart_utils.simulate.conversations import difference_error, find_chance
 
