@@ -1,7 +1,6 @@
 """People must not be named: find ids that look like a person's, and redact texts.
 
-Nothing here reads or writes a file: :mod:`heart_utils.runs` keeps the key that says whose each code
-is.
+The key that says whose each code is belongs to :mod:`heart_utils.runs`.
 """
 
 from __future__ import annotations
@@ -137,8 +136,7 @@ def looks_like_person(word: object, *, human: bool = True) -> bool:
     word
         The id.
     human
-        Whether the id is known to be a person's; of others only addresses and ids of 24 hex digits
-        are.
+        Whether the id is a person's for sure; else only addresses and ids of 24 hex digits count.
 
     Returns
     -------
@@ -180,13 +178,12 @@ def names_people(head: object) -> bool:
 
 
 def words_of(head: object) -> list[str]:
-    """Cut a header into its words, in small letters."""
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", str(head))
     return re.findall(r"[^\W\d_]+", spaced.casefold().replace("e-mail", "email"))
 
 
 def redact_contacts(text: str) -> str:
-    """Take addresses, names on platforms, long numbers and ids out of a text that somebody wrote.
+    """Take addresses, names on platforms, long numbers and ids out of a text.
 
     Parameters
     ----------
@@ -210,20 +207,20 @@ def redact_contacts(text: str) -> str:
 
 
 def redact_message(message: str) -> str:
-    """Remove addresses and ids from a message: a header or a file may be named by one."""
+    """Remove addresses and ids from a message."""
     for pattern, word in ((EMAIL, "[email]"), (PROLIFIC, "[id]"), (WORKER, "[id]")):
         message = pattern.sub(word, message)
     return message
 
 
 def describe_people(people: Iterable[str]) -> str:
-    """Describe how people were called: by addresses, by ids of a platform, or by names."""
+    """Describe whether people were called by addresses, ids or names."""
     kind = describe_cells(people)
     return "names" if kind in ("texts", "single words") else kind
 
 
 def describe_cells(cells: Iterable[object]) -> str:
-    """Describe what kind of values a column holds, without any of them."""
+    """Describe a column's kind of values, without any of them."""
     filled = [
         str(cell).strip()
         for cell in cells
@@ -239,7 +236,7 @@ def describe_cells(cells: Iterable[object]) -> str:
 
 
 def show_cell(column: str, value: object) -> str:
-    """Return a cell for a message, or only its kind where it may be a person or their words."""
+    """Return a cell for a message, or its kind if it may be a person or their words."""
     if isinstance(value, float) and value != value:
         return "nothing"
     if column in HIDDEN or (isinstance(value, str) and not may_be_shown(value, at_most=80)):
@@ -249,17 +246,15 @@ def show_cell(column: str, value: object) -> str:
 
 
 def show_rater(rater: object) -> str:
-    """Name a rater in a message, unless that would name a person."""
     return "(somebody)" if looks_like_person(rater) else str(rater)
 
 
 def show_row(cells: pd.Series) -> dict[str, object]:
-    """Return the filled cells of a row that a message may show."""
     return {str(column): cell for column, cell in cells.dropna().items() if column not in HIDDEN}
 
 
 def show_answer(head: object, word: str) -> str:
-    """Return a word found in place of a verdict, or only its kind if it may name a rater."""
+    """Return a word found as a verdict, or its kind if it may name a rater."""
     capital = all(part[0].isupper() for part in re.findall(r"[^\W\d_]+", word))
     named = capital and _names_somebody(word) and WORDS["sides"].isdisjoint(words_of(word))
     return (
@@ -270,7 +265,7 @@ def show_answer(head: object, word: str) -> str:
 
 
 def may_be_shown(word: str, *, at_most: int = 40) -> bool:
-    """Check that a word of a file is short and neither an address nor a platform's id."""
+    """Check that a word is short and neither an address nor an id."""
     if len(word) > at_most or "@" in word:
         return False
     known = any(pattern.search(word) for pattern, _ in CONTACTS) or SHORT_WORKER.fullmatch(word)
@@ -286,22 +281,9 @@ def code_rows(
 ) -> tuple[pd.DataFrame, dict[str, str]]:
     """Replace people in a table by codes, and addresses in its texts by marks.
 
-    Parameters
-    ----------
-    rows
-        One of the project's tables.
-    code
-        From people and what their codes begin with to each person's code.
-    every
-        Columns of which each id is a person, whatever it looks like; of models only what is an
-        address.
-    texts
-        Whether addresses are taken out of what raters read, too.
-
-    Returns
-    -------
-    tuple
-        The table, and column -> what kind of values were replaced in it.
+    `code` maps people, and what their codes begin with, to codes. In columns of `every`, each id is
+    a person's, of models only addresses. `texts`: whether what raters read is redacted, too.
+    Returns the table, and column -> what kind of values were replaced.
     """
     rows, human, changes = rows.copy(), _human(rows), dict[str, str]()
     people = {
@@ -350,7 +332,6 @@ def code_rows(
 
 
 def _human(rows: pd.DataFrame) -> pd.Series:
-    """Find the rows judged by a person, as far as the table says so."""
     return (
         rows["rater_kind"] != "model"
         if "rater_kind" in rows
@@ -359,7 +340,6 @@ def _human(rows: pd.DataFrame) -> pd.Series:
 
 
 def _people(column: str, cells: pd.Series, human: pd.Series, every: bool) -> set[str]:
-    """Find who is to be coded in a column."""
     # contestants may have any name, so of them only addresses and ids of platforms are people
     if column in WRITERS:
         named = (word for word in cells.unique() if pd.notna(word))
@@ -390,7 +370,7 @@ def _id_columns(rows: pd.DataFrame) -> list[str]:
 
 
 def _addressed(cells: pd.Series) -> list[str]:
-    """List the ids that hold an address, or may be made of a person's id."""
+    """List the ids that hold an address or a person's id."""
     filled = cells.dropna()
     # a million at once, of which few are as long as an address or an id of Prolific
     lengths = filled.str.len()
@@ -404,13 +384,13 @@ def _addressed(cells: pd.Series) -> list[str]:
 
 
 def _without_people(cell: str, codes: Mapping[str, str]) -> str:
-    """Replace by codes the addresses and known writers of which an id is made."""
+    """Replace people in an id by their codes."""
     cell = EMAIL.sub(lambda match: codes[match[0]], cell)
     return PROLIFIC.sub(lambda match: codes.get(match[0], match[0]), cell)
 
 
 def _redacted(column: str, cells: pd.Series, human: pd.Series) -> pd.Series:
-    """Take contacts out of what people wrote, and addresses of mail out of what they read."""
+    """Take contacts out of what people wrote, and mail addresses out of what they read."""
     if column in WORDS_OF_PEOPLE:
         return (
             cells.map(redact_contacts, na_action="ignore").astype(cells.dtype).where(human, cells)
@@ -445,7 +425,7 @@ def find_identities(rows: pd.DataFrame, known: Collection[str] = ()) -> dict[str
     Returns
     -------
     dict
-        Column -> what kind of values there are, with how many rows hold one, and never the values.
+        Column -> kind of values and number of rows, never the values.
 
     Examples
     --------
@@ -492,7 +472,7 @@ def refuse_identities(
     tables
         Name -> table.
     texts
-        Name -> text of a file, or whatever else is written.
+        Name -> what else is written, as text.
     known
         People whom a key file names.
     kept

@@ -79,11 +79,11 @@ class Run:
 
     @property
     def manifest(self) -> JsonObject:
-        """What ``manifest.json`` says; an empty run says only its version and name."""
+        """What ``manifest.json`` says."""
         return _read_manifest(self.folder)
 
     def has(self, table: str, part: str | None = None) -> bool:
-        """Check whether the run holds a table, or one part of it, with rows or without."""
+        """Check whether the run holds a table or a part, even without rows."""
         return bool(self._files(table, part))
 
     def read(self, table: str, part: str | None = None) -> pd.DataFrame:
@@ -113,9 +113,8 @@ class Run:
     ) -> bool:
         """Write a table or a part, checked and atomically; return whether the file changed.
 
-        A file whose content stays keeps its time, for `make`. Raters and writers whose ids look
-        like a person's are written as codes, unless `keep_ids` says that they stay and the manifest
-        names a licence under which they may be passed on. What people wrote is for the owner alone.
+        Ids that look like a person's are written as codes, unless `keep_ids` is set and the
+        manifest names a licence that permits it. What people wrote is for the owner alone.
         """
         checked = check_table(table, rows)
         if keep_ids:
@@ -135,7 +134,6 @@ class Run:
         )
 
     def _keep_ids(self, table: str, part: str | None) -> None:
-        """Record in the manifest that a table keeps names of people, if its licence allows it."""
         entry = table if part is None else f"{table}/{part}"
         licence = str(self.manifest.get("tables", {}).get(entry, {}).get("licence", "none stated"))
         if not may_publish(licence):
@@ -148,7 +146,7 @@ class Run:
         self.record(tables={entry: {**self.manifest["tables"][entry], "ids": "kept"}})
 
     def record(self, **entries: object) -> None:
-        """Add JSON values to the manifest; a mapping is merged into the entry of its name."""
+        """Add JSON values to the manifest; a mapping is merged into its entry."""
         with _locked(self.folder):
             manifest = _read_manifest(self.folder)
             for key, value in entries.items():
@@ -160,7 +158,7 @@ class Run:
             write_atomically(self.folder / "manifest.json", text.encode())
 
     def parts(self, table: str) -> list[str]:
-        """List a table's parts, such as each imported study; the main file is not a part."""
+        """List a table's parts, such as each imported study, without the main file."""
         return [file.stem for file in self._files(table, None) if file.parent != self.folder]
 
     def tables(self) -> list[str]:
@@ -185,16 +183,14 @@ def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Ru
     ----------
     name_or_path
         A name means ``runs/<name>`` under the project's root, or else the current folder;
-        ``"public"`` means ``data/public``. Else a path with a separator.
+        ``"public"`` means ``data/public``. A path has a separator.
     create
-        Whether a run that is not there is opened empty, its folder made with the first table, or is
-        an error.
+        Whether a run that is not there is opened empty; its folder is made with the first table.
 
     Returns
     -------
     Run
-        ``name``, ``folder``, ``root``, ``manifest``; ``has(table)``, ``read(table)``,
-        ``write(table, rows)``, ``record(...)``, ``parts(table)``.
+        The run.
 
     Raises
     ------
@@ -242,7 +238,7 @@ def find_root() -> Path:
     Returns
     -------
     pathlib.Path
-        Absolute; without a checkout the installed package, whose wheel has the data inside.
+        Absolute; without a checkout that of the installed package.
 
     Raises
     ------
@@ -276,7 +272,7 @@ def find_root() -> Path:
 
 
 def find_home() -> Path:
-    """Find the folder of runs, parameters and fetched data: the root, or else the current one."""
+    """Find the folder of runs and fetched data: the root, or else the current one."""
     root = find_root()
     return root if (root / "pyproject.toml").is_file() else Path.cwd()
 
@@ -326,7 +322,7 @@ def may_publish(licence: str) -> bool:
 
 
 def key_file() -> Path:
-    """Return the path of the key to people: in the folder ``HEART_KEYS``, else in ``keys/``."""
+    """Return the path of the key to people, in ``HEART_KEYS``, else in ``keys/``."""
     named = os.environ.get("HEART_KEYS")
     return (Path(named).expanduser().resolve() if named else find_home() / "keys") / "people.csv"
 
@@ -334,7 +330,7 @@ def key_file() -> Path:
 def code_people_in(
     table: str, rows: pd.DataFrame, *, every: Collection[str] = (), texts: bool = False
 ) -> pd.DataFrame:
-    """Replace people in a table by codes, and say so when the key in ``keys/people.csv`` grows."""
+    """Replace people in a table by codes, and say so when the key grows."""
     file, known = key_file(), known_people()
     try:
         coded, kinds = code_rows(
@@ -363,7 +359,7 @@ def code_people_in(
 
 
 def code_people(people: Iterable[str], key_file: Path, *, prefix: str = "rater") -> dict[str, str]:
-    """Assign a random code to each person; the key file is the only link between both."""
+    """Assign a random code to each person, kept in the key file alone."""
     wanted = list(people)
     codes = _codes(_read_keys(key_file), prefix)
     if set(wanted) <= set(codes):
@@ -384,7 +380,7 @@ def code_people(people: Iterable[str], key_file: Path, *, prefix: str = "rater")
 
 
 def known_people(run: Run | None = None) -> set[str]:
-    """List whom the key files name: that of one's own files, and that of a run's studies."""
+    """List whom the key files of one's own files and of a run's studies name."""
     files = [key_file(), *([run.folder / "keys" / "people.csv"] if run else [])]
     return {person for file in files for person in _read_keys(file)["person"]}
 
@@ -423,7 +419,7 @@ def _read_keys(key_file: Path) -> pd.DataFrame:
 
 
 def _holds_words_of_people(rows: pd.DataFrame) -> bool:
-    """Check whether a table holds reasons, or words by writers who are told apart."""
+    """Check whether a table holds what people wrote."""
     if "rationale" in rows:
         return bool((rows["rationale"].notna() & (rows["rater_kind"] == "human")).any())
     words = rows.get("text", rows.get("turns"))  # of a reply, or of a conversation
@@ -433,12 +429,12 @@ def _holds_words_of_people(rows: pd.DataFrame) -> bool:
 
 
 def write_atomically(file: Path, content: bytes, *, private: bool = False) -> bool:
-    """Replace a file whole or not at all, and leave it alone if its content is the same."""
+    """Replace a file whole or not at all, unless its content is the same."""
     return write_together({file: content}, private=private)
 
 
 def write_together(contents: Mapping[Path, bytes], *, private: bool = False) -> bool:
-    """Replace files that belong together once all are on the disk; return whether any changed."""
+    """Replace files once all are on the disk; return whether any changed."""
     parts: dict[Path, Path] = {}
     file = Path()
     try:
@@ -469,7 +465,7 @@ def write_together(contents: Mapping[Path, bytes], *, private: bool = False) -> 
 
 
 def _write_part(file: Path, content: bytes, private: bool) -> Path:
-    """Write a file's new content beside it and sync it to the disk, or leave nothing there."""
+    """Write and sync new content beside a file, or leave nothing there."""
     file.parent.mkdir(0o700 if private else 0o777, parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     part = Path(name)
@@ -487,13 +483,12 @@ def _write_part(file: Path, content: bytes, private: bool) -> Path:
 
 
 def checksum(file: Path) -> str:
-    """Compute the SHA-256 of a file, in hexadecimal."""
     with file.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def read_parquet(file: Path) -> pd.DataFrame:
-    """Read a file of a table; a damaged one is a :class:`TableError` that names it."""
+    """Read a table's file; a damaged one is a :class:`TableError`."""
     try:
         return pd.read_parquet(file)
     except Exception as error:  # pyarrow has no common class for a damaged file
@@ -537,7 +532,7 @@ def read_sealed(
 
 
 def content_digest(content: Mapping[str, Any]) -> str:
-    """Return a SHA-256 of settings or weights, whatever the order of their names."""
+    """Return a SHA-256 of settings, whatever the order of names."""
     return hashlib.sha256(
         json.dumps(content, sort_keys=True, ensure_ascii=False).encode()
     ).hexdigest()
@@ -560,7 +555,7 @@ def _read_manifest(folder: Path) -> JsonObject:
 
 @contextmanager
 def _locked(folder: Path, lock: str = ".manifest.lock", *, private: bool = False) -> Iterator[None]:
-    """Let one process at a time change a manifest, or a key file: chapters run side by side."""
+    """Let one process at a time change a manifest or a key file."""
     from filelock import FileLock
 
     try:
@@ -572,7 +567,7 @@ def _locked(folder: Path, lock: str = ".manifest.lock", *, private: bool = False
 
 
 def csv_text(table: pd.DataFrame) -> str:
-    """Write a table as CSV in which no text is a formula to a spreadsheet."""
+    """Write CSV in which no text is a spreadsheet's formula."""
     escaped = table.map(
         lambda cell: f"'{cell}" if isinstance(cell, str) and COMPUTED.match(cell) else cell
     )
@@ -588,5 +583,5 @@ def read_csv_text(text: str, **options: Any) -> pd.DataFrame:
 
 
 def visible_text(text: str) -> str:
-    r"""Make invisible controls, and marks that turn the direction of a text, visible."""
+    r"""Make controls and marks of a text's direction visible."""
     return OBEYED.sub(lambda match: f"[U+{ord(match[0]):04X}]", text)

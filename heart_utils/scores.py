@@ -223,7 +223,7 @@ def pairs_against_scores(
     ci_level: float = 0.95,
     rng: np.random.Generator,
 ) -> pd.DataFrame:
-    """Compare what a judge says of two replies side by side with the scores it gave each alone.
+    """Compare a judge's verdicts on two replies with the scores it gave each alone.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ def pairs_against_scores(
     pandas.DataFrame
         One row per rater and dimension: ``n_pairs`` with both, ``n_without_scores``,
         ``pairs_undecided`` and ``scores_tied`` (shares), ``n_decided`` by both, ``agree`` (share of
-        those, if any) with its interval, ``n_dialogues``, ``provisional``.
+        those) with its interval, ``n_dialogues``, ``provisional``.
 
     Raises
     ------
@@ -308,7 +308,6 @@ def pairs_against_scores(
 
 
 def _wide(means: pd.DataFrame, names: list[str]) -> pd.DataFrame:
-    """Arrange dimensions side by side, and require all of them for every responder."""
     unknown = sorted(set(names) - set(means["dimension"]))
     if unknown:
         raise ScaleError(
@@ -341,7 +340,7 @@ def _names(table: pd.DataFrame) -> str:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Judges' scores moved onto people's scale, each predicted by a curve that did not see it."""
+    """Judges' scores on people's scale, each predicted by a curve that did not see it."""
 
     # a row per judge and dimension: ``n``, ``n_left_out``, ``rmse`` and ``bias`` (judge less
     # people), raw or calibrated
@@ -439,7 +438,7 @@ def calibrate_scores(
 
 
 def _beside_people(scores: pd.DataFrame, fold: str) -> tuple[pd.DataFrame, pd.Series]:
-    """Join each judge's valid score with people's mean for the reply; count what is left out."""
+    """Join a judge's valid scores with people's means; count what is left out."""
     if fold not in scores:
         present = ", ".join(map(str, scores.columns))
         raise ScaleError(
@@ -468,7 +467,7 @@ def _beside_people(scores: pd.DataFrame, fold: str) -> tuple[pd.DataFrame, pd.Se
 
 
 def _folds(values: pd.Series, n_folds: int, what: str, column: str) -> NDArray[np.int64]:
-    """Deal whole values of a column into folds, in the order in which they appear."""
+    """Deal a column's values into folds, in order of appearance."""
     if values.isna().any():
         raise ScaleError(
             f"scores.{column}: {int(values.isna().sum())} rows of {what} have none, so they belong"

@@ -1,7 +1,4 @@
-"""Settings written as YAML, read strictly.
-
-An error names the file and what is missing, unknown or of the wrong kind.
-"""
+"""Settings written as YAML, read strictly."""
 
 from __future__ import annotations
 
@@ -57,7 +54,7 @@ MAX_DEPTH = 100  #: Lists and mappings within each other; the reader in C has no
 
 
 def _refuse_bomb(text: str, loader: Any) -> None:
-    """Refuse a file whose aliases stand for more than memory holds, before it is built."""
+    """Refuse a file whose aliases stand for more than memory holds."""
     sizes: dict[str | None, int] = {}
     open_nodes: list[tuple[str | None, int]] = [(None, 0)]
     for event in yaml.parse(text, loader):
@@ -103,10 +100,7 @@ def read_yaml(file: str | os.PathLike[str], kind: Any, error: type[ValueError]) 
 def read_strictly(
     kind: Any, content: Any, where: object, error: type[ValueError], *, faults: Sequence[str] = ()
 ) -> Any:
-    """Read settings into a dataclass or another type of pydantic, or report all that is wrong.
-
-    `faults` were found elsewhere and come first.
-    """
+    """Read settings into a type of pydantic, or report all faults, `faults` first."""
     all_faults = list(faults)
     text = json.dumps(content, default=str)
     try:
@@ -125,7 +119,7 @@ def _reader(kind: Any) -> TypeAdapter[Any]:
 
 
 def _words(faults: list[Any], known: list[str], content: Any) -> list[str]:
-    """Describe each fault once: of keys by mapping, of values with all that would be right."""
+    """Describe each fault once, with what would be right."""
     sentences: dict[object, str] = {}
     expected: dict[object, list[str]] = {}
     for fault in faults:
@@ -164,10 +158,7 @@ def _words(faults: list[Any], known: list[str], content: Any) -> list[str]:
 
 
 def _place(path: Sequence[Any], content: Any) -> tuple[Any, ...]:
-    """Return the part of a path that leads into the content.
-
-    After it pydantic names the way in which it read the value.
-    """
+    """Return the part of a path that leads into the content."""
     for depth, part in enumerate(path):
         try:
             content = content[part]

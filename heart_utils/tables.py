@@ -32,15 +32,15 @@ __all__ += ["DataError", "TableError", "check_table"]
 
 
 class DataError(ValueError):
-    """A file or a data set does not hold what was expected; ``options`` may read it."""
+    """A file or a data set is not as expected; ``options`` may read it."""
 
     options: Mapping[str, Any] = MappingProxyType({})
 
 
 class TableError(ValueError):
-    """A table does not hold what its columns promise; ``rows`` lists the rows at fault.
+    """A table does not hold what its columns promise.
 
-    ``rows`` holds labels, and is empty where the fault is not in rows.
+    ``rows`` has the labels of rows at fault, if any.
     """
 
     def __init__(self, message: str, rows: Iterable[Any] = ()) -> None:
@@ -132,19 +132,18 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
     name
         Name of a table of :data:`TABLES`.
     table
-        Rows. Columns marked optional may be absent.
+        Optional columns may be absent.
 
     Returns
     -------
     pandas.DataFrame
-        The same rows, with a fresh index, columns in order, absent ones empty, and the types of
-        :data:`TABLES`.
+        The same rows with a fresh index and all columns, in order and with their types.
 
     Raises
     ------
     TableError
-        If a column is missing or unknown, a value does not fit, an id appears twice, or cells of a
-        row contradict each other; it names the column and the first bad rows.
+        If a column is missing or unknown, a value does not fit, an id appears twice, or cells
+        contradict each other; it names the first bad rows.
 
     Examples
     --------
@@ -206,7 +205,6 @@ def need_columns(
 
 
 def empty_table(name: str) -> pd.DataFrame:
-    """Make a table with no rows and all columns that are not optional."""
     return _empty(name).copy()
 
 
@@ -216,7 +214,7 @@ def _empty(name: str) -> pd.DataFrame:
 
 
 def needed_columns(name: str) -> list[str]:
-    """List the columns of a table that are not optional, in the order of writing."""
+    """List the columns of a table that are not optional."""
     return [column for column, what in table_columns(name).items() if not what.optional]
 
 
@@ -228,7 +226,7 @@ def table_columns(name: str) -> dict[str, Column]:
 
 
 def _typed(name: str, column: str, what: Column, values: pd.Series) -> pd.Series:
-    """Convert a column to its type, so that a table survives a round trip through a file."""
+    """Convert a column to its type."""
     if what.kind == "list":
         return _lists(values)
     count = "Int64" if what.nullable else "int64"
@@ -267,7 +265,7 @@ def _lists(values: pd.Series) -> pd.Series:
 
 
 def _check_values(name: str, table: pd.DataFrame) -> None:
-    """Refuse the first column in which a cell is empty, outside the vocabulary or out of range."""
+    """Refuse the first column with a cell that is empty, unknown or out of range."""
     for column, values in table.items():
         # what is asked of it costs less than the same of a column
         what, cells = TABLES[name][str(column)], values.array
@@ -424,7 +422,7 @@ def count_exchanges(turns: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _check_ends(conversations: pd.DataFrame) -> None:
-    """Refuse conversations that lost turns, or whose state contradicts how they ended."""
+    """Refuse conversations that lost turns or contradict how they ended."""
 
     def refuse(column: str, wrong: pd.Series, shown_cells: pd.Series, expected: str) -> None:
         refuse_rows("conversations", column, wrong, shown_cells, expected)
@@ -480,5 +478,5 @@ def refuse_rows(
 
 
 def called(row: object) -> str:
-    """Name a row by its number, or as the reader of its file has named it."""
+    """Name a row by its number, or as its file's reader has."""
     return row if isinstance(row, str) else f"row {row}"

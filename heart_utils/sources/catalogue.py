@@ -36,10 +36,7 @@ class SourceFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """One data set, as ``data/sources.yaml`` describes it.
-
-    The comment at the top of that file explains each field.
-    """
+    """One data set; ``data/sources.yaml`` explains each field."""
 
     name: str = ""
     folder: str
@@ -68,7 +65,6 @@ class Source:
 
 
 def find_source(name: str) -> Source:
-    """Look a data set up by name."""
     if name not in SOURCES:
         raise DataError(
             f"There is no data set called {name!r}. The data sets are {', '.join(SOURCES)}."
@@ -86,7 +82,7 @@ SOURCES: dict[str, Source] = {
 
 
 def plain_dialogues(source: Source, file: SourceFile, content: bytes) -> bytes:
-    """Return dialogues in one form, whatever their white space; other files as they are."""
+    """Return dialogues whatever their white space; other files as they are."""
     if file.kept != "dialogues":
         return content
     try:
@@ -111,9 +107,9 @@ def _plain(value: object) -> object:
 def find_data(
     name: str, *, keep: Callable[[Source, SourceFile, bytes], bytes] = plain_dialogues
 ) -> dict[str, Path]:
-    """Find the files of a data set in the mirror ``HEART_DATA_MIRROR``, else in the cache.
+    """Find a data set's files in the mirror ``HEART_DATA_MIRROR``, else in the cache.
 
-    What `keep` returns of a mirror's file has the checksum that is known.
+    The checksum is that of what `keep` returns of a mirror's file.
     """
     source = find_source(name)
     mirror = os.environ.get("HEART_DATA_MIRROR")
@@ -141,7 +137,6 @@ def cache_folder() -> Path:
 
 
 def advice(source: Source) -> str:
-    """Say how to get a data set."""
     return (
         f"With a network, run `make data NAME={source.name}`; without one, set HEART_DATA_MIRROR to"
         f" a folder that holds {source.folder}/ (data/sources.yaml lists its files)."
@@ -149,7 +144,7 @@ def advice(source: Source) -> str:
 
 
 def is_whole(file: SourceFile, path: Path) -> bool:
-    """Check that a file is there, with the checksum that is known."""
+    """Check that a file is there with the known checksum."""
     return path.is_file() and checksum(path) == file.sha256
 
 

@@ -1,4 +1,4 @@
-"""What a table may leave out, and what is then taken: ids made of names, and evident values.
+"""What a table may leave out, and what is then taken.
 
 A verdict, a score, who judged and what kind of rater it was are never made up.
 """
@@ -74,10 +74,7 @@ licence that is not stated is the strictest.
 
 
 def complete(table: str, rows: pd.DataFrame, *, sides_shown: bool = False) -> pd.DataFrame:
-    """Fill defaults that a file, or the reader of a published study, may leave out.
-
-    Its sides may be those that raters saw.
-    """
+    """Fill defaults that a file may leave out; its sides may be those that raters saw."""
     rows = rows.copy() if rows.index.is_unique else rows.reset_index(drop=True)
     rows = rows.assign(
         **{
@@ -101,7 +98,7 @@ def complete(table: str, rows: pd.DataFrame, *, sides_shown: bool = False) -> pd
 
 
 def _name_conversations(rows: pd.DataFrame) -> None:
-    """Name each conversation by its start, seeker, responder and repeat; fill in counts."""
+    """Name conversations by start, seeker, responder and repeat."""
     # so that two are compared that went on from one start with one seeker
     if "start_id" not in rows:
         rows["start_id"] = rows["history_id"]
@@ -123,7 +120,6 @@ def _name_conversations(rows: pd.DataFrame) -> None:
 
 
 def _evident_cells(what: Column, value: Any, index: pd.Index) -> Any:
-    """Build a column of one value in the table's own type."""
     if what.kind == "list":
         return [value] * len(index)
     if what.kind == "text":
@@ -167,7 +163,7 @@ def _name_pairs(rows: pd.DataFrame, sides_shown: bool) -> None:
 
 
 def _note_orders(rows: pd.DataFrame, turned: pd.Series) -> None:
-    """Take the same pair by one rater with the sides changed for its second order."""
+    """Take a rater's same pair with sides changed for its second order."""
     keys = ["history_id", *SIDES, *(key for key in SAME_QUESTION if key in rows)]
     again = rows[rows.duplicated(keys, keep=False)]
     group = turned[again.index].groupby([again[key] for key in keys], dropna=False, sort=False)
@@ -178,10 +174,7 @@ def _note_orders(rows: pd.DataFrame, turned: pd.Series) -> None:
 
 
 def check_last_speaker(histories: pd.DataFrame, error: type[ValueError] = DataError) -> None:
-    """Refuse histories that end with the supporter, unless they are flagged.
-
-    No one can reply for the supporter there.
-    """
+    """Refuse histories that end with the supporter, unless they are flagged."""
     last = histories[
         histories["turns"].map(lambda turns: turns[-1]["speaker"] == "supporter").astype(bool)
     ]
@@ -199,11 +192,9 @@ def check_last_speaker(histories: pd.DataFrame, error: type[ValueError] = DataEr
 
 
 def read_sample(table: str) -> pd.DataFrame:
-    """Read a table of the sample that was written for this project and comes with it."""
     rows = pd.DataFrame(read_objects(find_root() / "data" / "sample" / f"{table}.jsonl"))
     return check_table(table, complete(table, rows))
 
 
 def read_objects(file: Path) -> list[JsonObject]:
-    """Read a file of JSON Lines of the project's own."""
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]

@@ -1,8 +1,6 @@
 """Tables of any format as rows of cells: CSV, Excel, Parquet, JSON, logs of inspect_ai, Arrow.
 
-How much may come out of a packed file is known before it is in memory: 400 KB can hold a gigabyte
-of one letter. Nothing here knows what a column means. Rows keep the number that they have in their
-file, the first below the header being 0.
+What a packed file may unpack to is bounded. Rows keep their number in the file, from 0.
 """
 
 from __future__ import annotations
@@ -78,21 +76,17 @@ class RawTable:
 
 
 def suffix_of(file: Path) -> str:
-    """Return what a file's name ends in, without the ending of its compression."""
+    """Return a file's ending, without that of its compression."""
     inner = file.with_suffix("") if file.suffix.lower() in COMPRESSED else file
     return inner.suffix.lower()
 
 
 def is_table(given: object) -> bool:
-    """Check whether a value is a table in memory: of pandas, or with Arrow's interface."""
     return isinstance(given, pd.DataFrame) or hasattr(given, "__arrow_c_stream__")
 
 
 def read_table(given: str | os.PathLike[str] | pd.DataFrame) -> RawTable:
-    """Read the rows of a file, or take those of a table in memory.
-
-    A file that cannot be read is a ``DataError``, which names the line where there is one.
-    """
+    """Read the rows of a file or a table, or raise a ``DataError`` that names the line."""
     if isinstance(given, pd.DataFrame):
         raw, where = RawTable(_without_categories(_whole(given))), "the DataFrame"
     elif is_table(given):
@@ -159,14 +153,12 @@ def _read_path(file: Path) -> RawTable:
 
 
 def _without_blanks(rows: pd.DataFrame) -> pd.DataFrame:
-    """Remove rows without a cell, and columns without a header or a cell."""
     empty = rows.isna() | (rows == "")
     nameless = rows.columns.astype(str).str.startswith("Unnamed: ")
     return rows.loc[~empty.all(axis=1), ~(nameless & empty.all().to_numpy())]
 
 
 def _without_categories(rows: pd.DataFrame) -> pd.DataFrame:
-    """Replace categories of pandas or Parquet by the values that they stand for."""
     kinds = {
         name: kind.categories.dtype
         for name, kind in rows.dtypes.items()
@@ -188,7 +180,6 @@ class Allowance:
         self.left = self.most
 
     def spend(self, n_bytes: int) -> None:
-        """Take so many bytes, or refuse the file."""
         self.left -= n_bytes
         if self.left < 0:
             raise DataError(
@@ -198,7 +189,6 @@ class Allowance:
             )
 
     def gather(self, chunks: Iterable[bytes]) -> bytes:
-        """Join what is unpacked, as long as it is within the bound."""
         pieces = []
         for chunk in chunks:
             self.spend(len(chunk))
@@ -216,7 +206,6 @@ def _unpack_zstd(content: bytes) -> Iterator[bytes]:
 
 
 def unpack_part(archive: zipfile.ZipFile, content: bytes, part: zipfile.ZipInfo) -> Iterator[bytes]:
-    """Unpack a part of a zip archive, of which `content` are the bytes."""
     if part.compress_type != ZSTD:
         return _in_chunks(archive.open(part))
     start = part.header_offset + LOCAL_HEADER
@@ -226,7 +215,6 @@ def unpack_part(archive: zipfile.ZipFile, content: bytes, part: zipfile.ZipInfo)
 
 
 def _content(file: Path) -> bytes:
-    """Read a file, unpacked where its name says that it is compressed."""
     if not file.is_file():
         raise DataError(f"{file}: there is no such file.")
     if (size := file.stat().st_size) > MAX_BYTES:
@@ -247,7 +235,7 @@ def _content(file: Path) -> bytes:
 
 
 def refuse_cells(file: Path | str, n_rows: int, n_columns: int) -> None:
-    """Refuse a table with more cells than fit in memory; objects can each have their own keys."""
+    """Refuse a table with more cells than fit in memory."""
     if n_rows * n_columns > MAX_CELLS:
         raise DataError(
             f"{file}: it has {n_rows:,} rows of {n_columns:,} columns, more than {MAX_CELLS:,}"
@@ -360,7 +348,7 @@ def _read_csv(file: Path) -> pd.DataFrame:
 
 
 def _read_fast(content: str, mark: str, head: list[str]) -> pd.DataFrame | None:
-    """Read a CSV with rows of equal length, six times as fast as pandas reads text."""
+    """Read a CSV with rows of equal length faster than pandas reads text."""
     if len(set(head)) < len(head) or not all(head):
         return None
     as_text = pa.csv.ConvertOptions(
@@ -380,7 +368,7 @@ def _read_fast(content: str, mark: str, head: list[str]) -> pd.DataFrame | None:
 
 
 def _refuse_short_rows(file: Path, content: str, mark: str) -> None:
-    """Refuse rows that end before others do, but for headers that a tool never fills."""
+    """Refuse rows that end before others do."""
     lines = csv.reader(io.StringIO(content), delimiter=mark, strict=True)
     head = next(lines)
     lengths = dict[int, int]()
@@ -399,7 +387,7 @@ def _refuse_short_rows(file: Path, content: str, mark: str) -> None:
 
 
 def _refuse_no_header(file: Path, rows: pd.DataFrame) -> None:
-    """Refuse a file whose first line reads like a row: numbers, or cells that come again below."""
+    """Refuse a file whose first line reads like a row."""
     heads = [str(head) for head in rows.columns]
     nameless = [head for head in heads if head.startswith("Unnamed: ")]
     if 2 * len(nameless) > len(heads):
@@ -423,7 +411,7 @@ def _letters(cell: object) -> str:
 
 
 def _without_more_headers(rows: pd.DataFrame) -> RawTable:
-    """Take out the rows of headers that Qualtrics writes below the first."""
+    """Take out Qualtrics' further rows of headers."""
     top = rows.head(3).astype(str)
     marked = top.apply(lambda cells: cells.str.strip().str.startswith(IMPORT_ID)).any(axis=1)
     n_headers = int(marked.to_numpy().argmax()) + 1 if marked.any() else 0
@@ -440,7 +428,6 @@ def _without_more_headers(rows: pd.DataFrame) -> RawTable:
 
 
 def _read_json(file: Path) -> Any:
-    """Read JSON, or objects line by line under this name."""
     text = _text(file)
     try:
         return json.loads(text)
@@ -456,7 +443,7 @@ def _read_json(file: Path) -> Any:
 
 
 def _objects_in(file: Path, content: Any) -> list[JsonObject]:
-    """Find the rows in JSON: an array of objects, an object that holds one, or columns."""
+    """Find the rows in JSON: objects in an array or an object, or columns."""
     rows = _rows_within(file, content) if isinstance(content, dict) else content
     if not isinstance(rows, list):
         raise DataError(
@@ -473,7 +460,6 @@ def _objects_in(file: Path, content: Any) -> list[JsonObject]:
 
 
 def _rows_within(file: Path, content: JsonObject) -> list[JsonObject]:
-    """Find the rows in an object: its one array of objects, or what pandas writes."""
     arrays = [
         name
         for name, value in content.items()
@@ -510,7 +496,7 @@ def _rows_within(file: Path, content: JsonObject) -> list[JsonObject]:
 
 
 def is_whole_text(cell: object) -> bool:
-    """Check that no text in a cell holds half of a character, which no file of a table can keep."""
+    """Check that no text in a cell holds half of a character."""
     try:
         json.dumps(cell, ensure_ascii=False, default=str).encode()
     except RecursionError:
@@ -526,7 +512,6 @@ def _refuse_halves(row: JsonObject, where: str) -> None:
 
 
 def read_lines(file: Path) -> list[tuple[int, JsonObject]]:
-    """Read the objects of a file of JSON Lines with the numbers of their lines."""
     rows = []
     # not splitlines: a text may hold another break
     for number, line in enumerate(_text(file).split("\n"), start=1):
@@ -553,7 +538,6 @@ def read_lines(file: Path) -> list[tuple[int, JsonObject]]:
 
 
 def is_log(content: object) -> bool:
-    """Check whether JSON is a log of inspect_ai."""
     return (
         isinstance(content, dict)
         and {"version", "eval", "samples"} <= set(content)
@@ -572,7 +556,7 @@ def _unpack_log(file: Path) -> JsonObject:
 
 
 def unpack_log(content: bytes, file: Path) -> JsonObject:
-    """Read the log in an ``.eval`` file as the ``.json`` of the same log has it."""
+    """Read an ``.eval`` file as the ``.json`` of the same log."""
     allowance = Allowance(file, len(content))
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         parts = {part.filename: part for part in archive.infolist()}
@@ -588,9 +572,9 @@ def unpack_log(content: bytes, file: Path) -> JsonObject:
 
 
 def read_log(log: Mapping[str, Any]) -> tuple[list[JsonObject], dict[str, int]]:
-    """List the scores of a log, one row an entry, and how many samples it was to have and lacks.
+    """List the scores of a log, one row an entry, and how many samples it lacks.
 
-    A sample that failed has a row for each scorer of the task, without a value.
+    A sample that failed has a row for each scorer, without a value.
     """
     about, samples = log["eval"], log.get("samples") or []
     scorers = [scorer["name"] for scorer in about.get("scorers") or []]

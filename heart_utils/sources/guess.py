@@ -1,7 +1,6 @@
 """Propose a call that may read a file, from its headers and the tool that wrote it.
 
-Known tools, headers and words are looked up in ``guess.yaml``; what cells mean is not inferred. A
-guess is only ever printed.
+Tools, headers and words are looked up in ``guess.yaml``. A guess is only ever printed.
 """
 
 from __future__ import annotations
@@ -85,7 +84,6 @@ NO_SIDE = {
 
 @lru_cache
 def facts() -> JsonObject:
-    """Read how tools name things."""
     text = Path(__file__).with_name("guess.yaml").read_text(encoding="utf-8")
     tools: JsonObject = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     return tools
@@ -105,7 +103,7 @@ class Proposal:
     assumed: list[str] = field(default_factory=list)  #: Columns of which nothing here speaks.
 
     def text(self, given: object) -> str:
-        """Write the call, ready to paste, with what must be confirmed and what is missing."""
+        """Write the call, with what must be confirmed and what is missing."""
         lines, kind = list[str](), f" (it looks like {self.tool})" if self.tool else ""
         if self.lacks:
             lines += [f"Nothing here says what is {', '.join(self.lacks)}. The columns{kind}:"]
@@ -125,7 +123,7 @@ class Proposal:
         self.options[option] = {**entries, **(self.options.get(option) or {})}
 
     def known(self) -> set[str]:
-        """List the columns of the table that the options, or the file's own headers, give."""
+        """List the columns that the options or the headers give."""
         own = {plain(head) for head in self.rows.columns}
         known = {column for column in TABLES[self.table] if plain(column) in own}
         said = [str(name) for name in (self.options.get("columns") or {}).values()]
@@ -137,7 +135,7 @@ class Proposal:
         return known
 
     def free(self) -> dict[str, str]:
-        """List the headers that nothing explains yet, by plain name and by their last part."""
+        """List the headers that nothing explains, by plain name and last part."""
         options = self.options
         used = {plain(head) for name in ("columns", "only") for head in options.get(name) or {}}
         used |= {plain(name) for name in TABLES[self.table]}
@@ -146,7 +144,7 @@ class Proposal:
         return {plain(_last(head)): head for head in heads} | {plain(head): head for head in heads}
 
     def find(self, names: Iterable[str]) -> list[str]:
-        """List the free headers that have one of the names, the likeliest first."""
+        """List the free headers with one of the names, the likeliest first."""
         free = self.free()
         return list(dict.fromkeys(free[plain(name)] for name in names if plain(name) in free))
 
@@ -160,7 +158,6 @@ class Proposal:
 
 
 def _last(head: str) -> str:
-    """Return the last part of a header such as ``Input.left`` or ``values.choice.value``."""
     parts = re.split(r"[.:]", head)
     return parts[-2] if parts[-1] == "value" and len(parts) > 1 else parts[-1]
 
@@ -175,7 +172,7 @@ def _examples(head: object, cells: pd.Series) -> str:
 
 
 def refuse_doubtful(table: str, raw: RawTable, options: FileOptions) -> None:
-    """Refuse rows that may not count, and an order that is not read, until options decide."""
+    """Refuse rows that may not count and an order not read, until options decide."""
     columns = options.get("columns") or {}
     decided = {plain(head) for head in options.get("only") or {}}
     decided |= {plain(head) for head, name in columns.items() if name is not None}
@@ -210,10 +207,7 @@ def _counted(values: list[str]) -> str | list[str]:
 
 
 def order_heads(rows: pd.DataFrame, options: Mapping[str, Any]) -> list[str]:
-    """List headers that may say which reply was shown first, where no order is known.
-
-    Their cells have two values, or are names of the two responders.
-    """
+    """List headers that may say which reply was shown first, where no order is known."""
     columns = options.get("columns") or {}
     known = {*columns.values(), *(options.get("always") or {}), *map(plain, rows.columns)}
     sides = known & {"responder_a", "respondera"}
@@ -238,7 +232,7 @@ def order_heads(rows: pd.DataFrame, options: Mapping[str, Any]) -> list[str]:
 
 
 def doubtful_rows(rows: pd.DataFrame) -> dict[str, pd.Series]:
-    """Find columns by which rows may not count: header -> whether each row is such."""
+    """Find columns by which rows may not count: header -> where."""
     values = {plain(name): words for name, words in facts()["doubtful"].items()}
     found = {}
     for head in map(str, rows.columns):
@@ -259,7 +253,7 @@ def doubtful_rows(rows: pd.DataFrame) -> dict[str, pd.Series]:
 
 
 def with_tool(table: str, rows: pd.DataFrame, options: FileOptions) -> FileOptions:
-    """Add what is known of a tool that the user has named; what the user says goes first."""
+    """Add what is known of a tool; what the user says goes first."""
     if not (tool := options.get("tool")):
         return options
     names = {plain(name): name for name in facts()["tools"]}
@@ -274,7 +268,7 @@ def with_tool(table: str, rows: pd.DataFrame, options: FileOptions) -> FileOptio
 
 
 def propose(table: str, raw: RawTable, options: FileOptions) -> Proposal:
-    """Look up how a file may be meant, by its headers; what the user has said stays."""
+    """Look up how a file may be meant; what the user has said stays."""
     proposal = Proposal(table, flatten(raw.rows), {**options})
     proposal.tool = _tool_of(table, proposal.rows) if table in MUST_BE_NAMED else ""
     about = facts()["tools"].get(proposal.tool, {})
@@ -305,7 +299,7 @@ def propose(table: str, raw: RawTable, options: FileOptions) -> Proposal:
 
 
 def _propose_form(proposal: Proposal) -> list[str]:
-    """Take the columns of answers of a form, which has a row a person, and return them."""
+    """Take a form's columns of answers, one row a person."""
     named = {*(proposal.options.get("columns") or {}).values()}
     form = facts()["tools"].get(proposal.tool, {}).get("form")
     if not form or named & {*SIDES, "verdict"}:
@@ -317,7 +311,6 @@ def _propose_form(proposal: Proposal) -> list[str]:
 
 
 def _tool_of(table: str, rows: pd.DataFrame) -> str:
-    """Find the first tool whose files have such headers, if any."""
     for tool, about in facts()["tools"].items():
         heads = _signs(about, rows)
         counts = [rows[head] for head in heads[-2:] if about.get("counts") and head]
@@ -331,7 +324,7 @@ def _section(table: str) -> str:
 
 
 def _signs(about: JsonObject, rows: pd.DataFrame) -> list[str]:
-    """Find the headers that a tool's files must have; "" for one that is not there."""
+    """Find the headers that a tool's files must have; "" for a missing one."""
     return [
         next((head for head in map(str, rows) if re.fullmatch(sign, head, re.IGNORECASE)), "")
         for sign in about["signs"]
@@ -339,7 +332,6 @@ def _signs(about: JsonObject, rows: pd.DataFrame) -> list[str]:
 
 
 def _apply_tool(proposal: Proposal) -> None:
-    """Set what a tool's files need, as far as this file has it and the user has not said it."""
     about, options = facts()["tools"].get(proposal.tool, {}), proposal.options
     heads = [str(head) for head in proposal.rows]
     columns = dict(about.get("columns", {}))
@@ -379,7 +371,6 @@ def _fits(form: str, heads: Iterable[str]) -> list[str]:
 
 
 def _meaning_of(word: str) -> str:
-    """Return the known meaning of a word of an answer, or nothing."""
     near = {plain(word_of(word)), word_of(word)}
     for meaning, words in facts()["words"].items():
         if near & {*words, *map(plain, words)}:
@@ -399,7 +390,6 @@ def _are_answers(cells: pd.Series, explained: Collection[str]) -> bool:
 
 
 def _propose_sides(proposal: Proposal) -> None:
-    """Look up who was compared: two headers that name the two responders, and hold names."""
     for third in proposal.find(facts()["thirds"])[:1]:
         proposal.confirm.append(f"{third} names no third, as its header seems to say")
         return
@@ -410,7 +400,6 @@ def _propose_sides(proposal: Proposal) -> None:
 
 
 def _are_names(cells: pd.Series) -> bool:
-    """Check that cells are no texts of replies."""
     texts = cells.dropna().head(2000)
     return bool(len(texts)) and all(
         isinstance(cell, str) and 0 < len(cell.strip()) <= NAME_CHARACTERS for cell in texts
@@ -418,7 +407,6 @@ def _are_names(cells: pd.Series) -> bool:
 
 
 def _ask_shown(proposal: Proposal, key: str, values: list[str]) -> None:
-    """Ask for a table of what was shown where nothing says who wrote the replies."""
     about = {"history_id": "..."} if key == COLUMN else {}
     about |= dict.fromkeys(SIDES, "...")
     proposal.options.setdefault("shown", [{key: value, **about} for value in values[:2]])
@@ -429,7 +417,7 @@ def _ask_shown(proposal: Proposal, key: str, values: list[str]) -> None:
 
 
 def _name_column(proposal: Proposal, column: str, names: list[str]) -> None:
-    """Take the likeliest of the headers that may be a column; one of two equal ones is not it."""
+    """Take the likeliest header for a column; of two equal ones none."""
     found = [head for head in proposal.find(names) if f"{head}.1" not in proposal.rows]
     turn = proposal.find(["turn"]) if column == "history_id" else []
     if found and turn and len(_values(proposal.rows[turn[0]])) > 1:
@@ -444,7 +432,6 @@ def _name_column(proposal: Proposal, column: str, names: list[str]) -> None:
 
 
 def _propose_rest(proposal: Proposal) -> None:
-    """Say which rows count, what all of them have, what is missing, and what is left out."""
     rows, options, table = proposal.rows, proposal.options, proposal.table
     explained = {*(options.get("columns") or {}), *(options.get("only") or {})}
     for head, wrong in doubtful_rows(rows).items():
@@ -484,7 +471,6 @@ def _propose_rest(proposal: Proposal) -> None:
 
 
 def _propose_kinds(proposal: Proposal) -> None:
-    """Look up who is a model: by a column of kinds, else by what the raters are called."""
     rows, known = proposal.rows, proposal.known()
     if "rater_kind" in known:
         return
@@ -521,12 +507,11 @@ def _propose_kinds(proposal: Proposal) -> None:
 
 
 def looks_like_model(name: str) -> bool:
-    """Check whether a rater is called as a model is."""
     return re.search(facts()["models"], str(name), re.IGNORECASE) is not None
 
 
 def _looks_like_judge(name: str) -> bool:
-    """Check whether a rater is called as a model is, or a judge that is one."""
+    """Check whether a rater is called like a model or a judge that is one."""
     judges = re.search(facts()["judges"], str(name), re.IGNORECASE)
     return judges is not None or looks_like_model(name)
 
@@ -541,7 +526,6 @@ def kind_of(word: str) -> str:
 
 
 def _propose_date(proposal: Proposal) -> None:
-    """Look up when answers were given."""
     if "date" in proposal.known():
         return
     for head in proposal.find(facts()["dates"])[:1]:
@@ -552,7 +536,6 @@ def _propose_date(proposal: Proposal) -> None:
 
 
 def _propose_order(proposal: Proposal) -> None:
-    """Propose which column says who was shown first, or that the sides are the places."""
     rows, options = proposal.rows, proposal.options
     sides = proposal.heads_of(*SIDES)
     for head in order_heads(rows, options)[:1]:
@@ -580,7 +563,7 @@ def _propose_order(proposal: Proposal) -> None:
 
 
 def _propose_words(proposal: Proposal) -> None:
-    """Look up the words of the answers; numbers mean sides only where the sides are numbered."""
+    """Look up the answers' words; numbers mean sides only where sides are numbered."""
     rows, sides = proposal.rows, proposal.heads_of(*SIDES)
     names = {name for head in sides for name in _values(rows[head]) if name}
     side_of = {plain(head): side for head, side in zip(sides, ("a", "b"), strict=False)}
@@ -606,7 +589,6 @@ def _propose_words(proposal: Proposal) -> None:
 
 
 def _words_in(cells: pd.Series) -> list[str]:
-    """List the words of a column that has few, a list of one word being the word."""
     words = _values(
         cells.map(lambda cell: cell[0] if isinstance(cell, list) and len(cell) == 1 else cell)
     )

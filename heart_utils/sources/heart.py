@@ -1,8 +1,7 @@
 """ESConv's dialogues, HEART's 300 histories cut from them, replies, codebooks and rubrics.
 
-Turns are merged so that speakers alternate. HEART's release labels turns by parity. Here speakers
-come from ESConv, or were read: an adversarial history begins with the supporter, alternates, and
-ends with the seeker.
+Turns are merged so that speakers alternate. Speakers come from ESConv or were read, not from the
+parity in HEART's release.
 """
 
 from __future__ import annotations
@@ -135,8 +134,7 @@ def load_heart(*, twins: bool = False) -> pd.DataFrame:
     Raises
     ------
     DataUnavailableError
-        If ESConv or HEART's release is not on this machine; the message names the command that
-        fetches it.
+        If ESConv or HEART's release is not on this machine; the message says how to fetch it.
 
     Examples
     --------
@@ -191,7 +189,6 @@ def load_heart(*, twins: bool = False) -> pd.DataFrame:
 
 
 def _index(name: str) -> list[dict[Any, Any]]:
-    """Read one of the project's own tables of facts about the release."""
     return pd.read_csv(find_root() / "data" / "heart" / name).to_dict("records")
 
 
@@ -221,18 +218,17 @@ def next_seeker_turns(histories: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     histories
-        The table of histories. Those that are the beginning of a dialogue of ESConv have a next
-        turn: HEART's standard ones, but not its rewrites.
+        The table of histories; HEART's rewrites have no next turn in ESConv.
 
     Returns
     -------
     pandas.DataFrame
-        One row a history with a next turn of its seeker: ``history_id``, ``dialogue_id``, ``text``.
+        One row a history with a next turn: ``history_id``, ``dialogue_id``, ``text``.
 
     Raises
     ------
     DataUnavailableError
-        If ESConv is not on this machine; the message names the command that fetches it.
+        If ESConv is not on this machine; the message says how to fetch it.
 
     Examples
     --------
@@ -258,7 +254,7 @@ def next_seeker_turns(histories: pd.DataFrame) -> pd.DataFrame:
 
 
 def published_replies(name: str, *, twins: bool = False) -> pd.DataFrame:
-    """Load what the supporter really wrote for a set of histories, or next."""
+    """Load what the supporter really wrote for histories, or next."""
     if name == "sample":
         return read_sample("replies")
     turns = []
@@ -305,9 +301,9 @@ def flag_reply(text: str, *, n_before: int, n_after: int) -> list[str]:
     Returns
     -------
     list of str
-        ``greeting``: the supporter's first turn greets or asks how the seeker is. ``closing``: it
-        says goodbye, wishes well or thanks for the talk, and at most half of the supporter's turns
-        follow. ``over_40_words``.
+        ``greeting`` (the supporter's first turn greets or asks how the seeker is), ``closing`` (a
+        goodbye, good wishes or thanks, with at most half of the supporter's turns to come),
+        ``over_40_words``.
 
     Examples
     --------
@@ -326,7 +322,7 @@ class CodebookError(ValueError):
 
 @dataclass(frozen=True)
 class Code:
-    """One label of a codebook: what a reply does where it applies, and its lexicon, if any."""
+    """One label of a codebook: what a reply does, and its lexicon, if any."""
 
     name: Text
     says: Text
@@ -345,7 +341,7 @@ class Codebooks:
 
 
 def load_codebooks() -> dict[str, Codebook]:
-    """Load the codebooks for replies and turns, those of ``data/rubrics/strategies.yaml``.
+    """Load the codebooks of ``data/rubrics/strategies.yaml``.
 
     Returns
     -------

@@ -25,9 +25,8 @@ FIELDS = ("question_id", "rubric", "dialogue")
 def load_questions(name_or_path: str | os.PathLike[str] = "heartbench") -> pd.DataFrame:
     """Load rubric items of HeartBench, or of a JSON Lines file in its form, in the judge's order.
 
-    A line has ``question_id``, ``rubric`` (a list of ``dimension``, ``score``, ``content``) and
-    ``dialogue`` (a list of ``role`` A or B and ``content``). A veto item has the ability
-    ``"special"``, and may lack points.
+    A line has ``question_id``, ``rubric`` (``dimension``, ``score``, ``content``) and ``dialogue``
+    (``role`` A or B, ``content``). A veto item has the ability ``"special"`` and may lack points.
     """
     names = pd.read_csv(find_root() / "data" / "heartbench" / "names.csv")
     lookup = {
@@ -60,7 +59,7 @@ def load_questions(name_or_path: str | os.PathLike[str] = "heartbench") -> pd.Da
 
 
 def load_question_histories(name_or_path: str | os.PathLike[str] = "heartbench") -> pd.DataFrame:
-    """Load the dialogues that the questions end, as a table of histories with the question's id."""
+    """Load the questions' dialogues as a table of histories."""
     own = os.fspath(name_or_path) != "heartbench"
     rows = [
         {

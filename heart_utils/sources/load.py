@@ -1,8 +1,6 @@
 """The door to data: a set that the project knows, by name, or a user's own file, by path.
 
-A file of one's own is checked like any other table, and one error names all its faults and proposes
-a call that reads it. What a file may leave out has one evident value; a verdict, a score, who
-judged and what kind of rater it was are never made up.
+A verdict, a score, who judged and what kind of rater it was are never made up.
 """
 
 from __future__ import annotations
@@ -86,20 +84,20 @@ def load_histories(
     twins
         With ``"heart"``, add each adversarial history's calm original (slice ``calm_twin``).
     **reading
-        How a file of one's own is read, as in :func:`load_verdicts`.
+        As in :func:`load_verdicts`.
 
     Returns
     -------
     pandas.DataFrame
         A table of histories: ``history_id``, ``dialogue_id`` (histories cut from one dialogue share
-        it), ``slice``, ``turns`` (a list of dicts, ``speaker`` and ``text``), ``licence`` and more.
+        it), ``slice``, ``turns`` (dicts with ``speaker`` and ``text``), ``licence`` and more.
 
     Raises
     ------
     DataError
         If a file does not hold histories, or a name is not known.
     DataUnavailableError
-        If a data set is not on this machine; the message names the command that fetches it.
+        If a data set is not on this machine; the message says how to fetch it.
 
     Examples
     --------
@@ -174,8 +172,8 @@ def load_conversations(name_or_path: Given, **reading: Unpack[FileOptions]) -> p
     Raises
     ------
     DataError
-        If a column is missing, a turn has no speaker or text, or the file says another number of
-        exchanges than its turns hold (a conversation that was exported in half).
+        If a column is missing, a turn has no speaker or text, or the turns hold another number of
+        exchanges than the file says.
 
     Examples
     --------
@@ -201,16 +199,15 @@ def load_scores(
         ``"can_ai_relate"``; of whole conversations ``"sage"``, ``"ieval"``, ``"mibot"``; or a file
         or DataFrame.
     as_published
-        With ``"mentalalign"``, zeros and sixes are scores, as in its tables; by default they do not
-        count as valid.
+        With ``"mentalalign"``, zeros and sixes count as valid, as in its tables.
     **reading
-        How a file of one's own is read, as in :func:`load_verdicts`.
+        As in :func:`load_verdicts`.
 
     Returns
     -------
     pandas.DataFrame
-        A table of scores, one row a reply, rater and dimension, with ``state`` (``valid`` or why
-        not). ``attrs["notes"]`` has what was counted on the way.
+        One row a reply, rater and dimension, with ``state`` (``valid`` or why not). What was left
+        out is counted in ``attrs["notes"]``.
 
     Raises
     ------
@@ -248,9 +245,7 @@ def load_responders(name: str) -> pd.DataFrame:
 def load_verdicts(name_or_path: Given, **reading: Unpack[FileOptions]) -> pd.DataFrame:
     """Load verdicts: which of two replies raters preferred.
 
-    Nothing is guessed in silence: a column or word that is not clear is an error, which shows what
-    the file holds and proposes the call that reads it. What these options cannot say, pandas says
-    before: a DataFrame is read like a file.
+    A column or word that is not clear is an error, which proposes the call that reads the file.
 
     Parameters
     ----------
@@ -264,10 +259,9 @@ def load_verdicts(name_or_path: Given, **reading: Unpack[FileOptions]) -> pd.Dat
     Returns
     -------
     pandas.DataFrame
-        A table of verdicts, one row an answer: ``pair_id``, ``responder_a`` and ``responder_b`` (a
-        first in the alphabet), ``rater``, ``verdict`` (``a``, ``b``, ``tie`` or missing), ``state``
-        (``valid`` or why not), ``order`` and more. ``attrs["notes"]`` has what was counted on the
-        way.
+        One row an answer: ``pair_id``, ``responder_a`` and ``responder_b`` (a first in the
+        alphabet), ``rater``, ``verdict`` (``a``, ``b``, ``tie`` or missing), ``state`` (``valid``
+        or why not), ``order`` and more. What was left out is counted in ``attrs["notes"]``.
 
     Raises
     ------
@@ -276,36 +270,35 @@ def load_verdicts(name_or_path: Given, **reading: Unpack[FileOptions]) -> pd.Dat
 
     Notes
     -----
-    The options of `reading`, most of them unnecessary for a file whose headers are the table's own:
+    The options of `reading`, needed where headers and words are not the table's own:
 
     ``tool``
-        The tool that wrote the file, such as ``"Label Studio"`` or ``"Potato"``: its conventions
-        hold where the other options say nothing. A wrong name lists the known ones.
+        The tool that wrote the file, such as ``"Label Studio"``: its conventions hold where the
+        other options say nothing. A wrong name lists the known ones.
     ``columns``
         Header -> a column of the table, or ``None`` to leave it out; ``"*": None`` leaves out all
-        that are not named. A header may be a path into objects and lists (``options.0.id``). Of
-        several headers that are the answer each is a row, and ``{column}`` says which.
-        ``"verdict:a"`` is a column that is marked where a won, ``"count:a"`` how often it did.
+        not named. A header may be a path (``options.0.id``). Of several headers that are the
+        answer each is a row, and ``{column}`` says which. ``"verdict:a"`` is a column that is
+        marked where a won, ``"count:a"`` how often it did.
     ``words``
-        The file's word for an answer -> ``"a"``, ``"b"``, ``"tie"``, or a failure, such as
-        ``"abstained"``, whatever its case; ``""`` is an empty cell. A column's name -> such a
-        mapping is about that column: ``{"order": {"0": "ab", "1": "ba"}}`` (``ab``: the reply of
-        ``responder_a`` was shown first), ``{"p_a": {"1": 1, "2": 0}}`` (1 is a for sure, 2 is b).
+        The file's word, in any case, -> ``"a"``, ``"b"``, ``"tie"`` or a failure, such as
+        ``"abstained"``; ``""`` is an empty cell. A column's name -> such a mapping for it:
+        ``{"order": {"0": "ab", "1": "ba"}}`` (``ab``: the reply of ``responder_a`` was shown
+        first), ``{"p_a": {"1": 1, "2": 0}}`` (1 is a for sure, 2 is b).
     ``always``
-        What a column that the file lacks holds in every row: a value, or other cells, as in
-        ``"{question_id}-{turn}"``; ``{row}`` is the row's number.
+        Column that the file lacks -> its value in every row, which may hold other cells, as in
+        ``"{question_id}-{turn}"``, or the row's number, ``{row}``.
     ``only``
-        Header -> the value or values of the rows that count. The others are counted in
-        ``attrs["notes"]``.
+        Header -> the value or values of the rows that count.
     ``shown``
         A table (path, DataFrame or list) of what was shown, joined by the columns that both have.
     ``repeats``
         ``"number"``: what comes again is a repeat. ``"drop"``: rows that are the same in every cell
-        are copies and count once; what else comes again is a repeat.
+        count once; what else comes again is a repeat.
     ``keep_ids``
-        By default ids of raters and writers that look like a person's become codes, whose key is
-        ``keys/people.csv``, and addresses are taken out of texts; ``False`` codes every person,
-        ``True`` leaves all as it is.
+        By default ids that look like a person's become codes, whose key is ``keys/people.csv``, and
+        addresses are taken out of texts; ``False`` codes every person, ``True`` leaves all as it
+        is.
 
     Examples
     --------
@@ -377,7 +370,6 @@ def _called(name_or_path: Given) -> str:
 def _name(
     name_or_path: Given, known: tuple[str, ...], table: str, reading: FileOptions
 ) -> str | None:
-    """Check whether the argument is a known name, or a path or a table."""
     if strange := sorted(set(reading) - set(FileOptions.__annotations__)):
         options = ", ".join(FileOptions.__annotations__)
         raise TypeError(
@@ -408,10 +400,7 @@ def _name(
 
 
 def read_file(table: str, given: Given, reading: FileOptions | None = None) -> pd.DataFrame:
-    """Read a user's file or table as one of the project's tables.
-
-    All faults are reported at once, with a call that may read it.
-    """
+    """Read a user's file or table as one of the project's tables, or report all faults at once."""
     options, faults = reading or FileOptions(), list[str]()
     check_options(options)
     file = "the DataFrame" if is_table(given) else str(Path(given).expanduser().resolve())  # type: ignore[arg-type]
@@ -434,7 +423,7 @@ def read_file(table: str, given: Given, reading: FileOptions | None = None) -> p
 
 
 def _to_be_checked(proposal: Proposal) -> Mapping[str, Any]:
-    """Return the options proposed, with dots for what nothing in the file speaks of."""
+    """Return the options proposed, with dots for what must be filled in."""
     options: dict[str, Any] = dict(proposal.options)
     if proposal.assumed:
         options["always"] = {**options["always"], **dict.fromkeys(proposal.assumed, "...")}
@@ -442,7 +431,7 @@ def _to_be_checked(proposal: Proposal) -> Mapping[str, Any]:
 
 
 def describe_file(table: str, given: Given, options: FileOptions) -> str:
-    """Describe what is in a file and how it may be read, or that it can be read as it is."""
+    """Describe what is in a file and how it may be read."""
     raw = read_table(given)
     columns = _list_kinds(raw.rows, raw.rows.columns)
     sentences = [f"{len(raw.rows):,} rows, {raw.rows.shape[1]} columns: {columns}."]
@@ -460,7 +449,7 @@ def describe_file(table: str, given: Given, options: FileOptions) -> str:
 def read_rows(
     table: str, raw: RawTable, options: FileOptions, name: str, faults: list[str]
 ) -> pd.DataFrame:
-    """Make the project's table of the rows of a file, and gather what is wrong with it."""
+    """Make the project's table of a file's rows, and gather what is wrong."""
     try:
         options = with_tool(table, raw.rows, options)
         refuse_doubtful(table, raw, options)
@@ -481,7 +470,7 @@ def read_rows(
 
 
 def _tried_proposal(table: str, raw: RawTable, options: FileOptions) -> Proposal:
-    """Propose how a file may be read, and say what comes of it."""
+    """Propose how a file may be read, and try it."""
     proposal = propose(table, raw, options)
     if table == "verdicts" and "responder_a" in proposal.lacks:
         of_scores = propose("scores", raw, options)
@@ -501,7 +490,6 @@ def _tried_proposal(table: str, raw: RawTable, options: FileOptions) -> Proposal
 
 
 def _tell(notes: Mapping[str, int], n_read: int, n_rows: int) -> None:
-    """Warn about the rows of the file that do not count, by reason."""
     if left_out := {reason: count for reason, count in notes.items() if count}:
         reasons = "; ".join(f"{count:,} {reason}" for reason, count in left_out.items())
         warnings.warn(
@@ -510,10 +498,7 @@ def _tell(notes: Mapping[str, int], n_read: int, n_rows: int) -> None:
 
 
 def _with_codes(table: str, rows: pd.DataFrame, options: FileOptions) -> pd.DataFrame:
-    """Replace raters and writers by codes where they may be people; all or none on request.
-
-    They may be people if they look like it or a header says so.
-    """
+    """Replace raters and writers by codes if they look like people or a header says so."""
     made = rows.attrs.pop(MADE, ())
     if options.get("keep_ids"):
         return rows
@@ -538,10 +523,7 @@ def _no_codes(people: Iterable[str], prefix: str) -> dict[str, str]:
 def _name_columns(
     table: str, shaped: Reshaped, options: FileOptions, faults: list[str]
 ) -> pd.DataFrame:
-    """Rename columns as the user says, or match their own names to the table's.
-
-    Names are matched without case, blanks and hyphens.
-    """
+    """Rename columns as the user says, or match names without case, blanks and hyphens."""
     given, always, expected = shaped.columns, shaped.always, TABLES[table]
     meant = {plain(column): column for column in expected} | {
         plain(head): name for head, name in given.items()
@@ -601,10 +583,7 @@ def _refuse_unknown(
     options: FileOptions,
     faults: list[str],
 ) -> pd.DataFrame:
-    """Refuse columns that are not explained, unless the user leaves out all others.
-
-    A column without a cell holds nothing and is ignored.
-    """
+    """Refuse columns with cells that are not explained, unless all others are left out."""
     unknown = [str(name) for name in rows.columns if name not in TABLES[table]]
     rest = [
         name

@@ -1,7 +1,4 @@
-"""Options for reading one's own file, the same in Python, YAML and on the command line.
-
-And cells as words, each different one of which is read once.
-"""
+"""Options for reading one's own file, the same in Python, YAML and on the command line."""
 
 from __future__ import annotations
 
@@ -52,24 +49,23 @@ REPEATS = ("refuse", "number", "drop")
 
 
 def plain(head: object) -> str:
-    """Return a header without case, blanks, hyphens and underscores, to match it."""
+    """Return a header without case, blanks, hyphens and underscores."""
     return re.sub(r"[\s_-]", "", str(head)).casefold()
 
 
 def text_of(cell: object) -> str:
-    """Return a cell as text, and blank where it is empty."""
     if cell is None or cell != cell:
         return ""
     return (f"{cell:g}" if isinstance(cell, float) else str(cell)).strip()
 
 
 def word_of(cell: object) -> str:
-    """Return a cell as a word to match: without case, and blank where it is empty."""
+    """Return a cell without case, blank where it is empty."""
     return text_of(cell).casefold()
 
 
 def as_options(given: Mapping[str, Any], where: object) -> FileOptions:
-    """Take a mapping from YAML for options, or refuse it, naming what is none."""
+    """Take a mapping for options, or refuse it."""
     if strange := [str(name) for name in given if name not in FileOptions.__annotations__]:
         raise DataError(
             f"{where}: has unknown {', '.join(strange)}. Of a file it may say"
@@ -82,7 +78,7 @@ def as_options(given: Mapping[str, Any], where: object) -> FileOptions:
 
 
 def check_options(options: FileOptions) -> None:
-    """Refuse an option of another kind than it is, with an example of what was expected."""
+    """Refuse an option of the wrong kind, with an example of the right one."""
     given: Mapping[str, Any] = options
     for option, example in EXAMPLES.items():
         if not isinstance(value := given.get(option) or {}, Mapping):
@@ -112,7 +108,6 @@ def as_yaml(options: Mapping[str, Any]) -> str:
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:
-    """Let a command say how files of votes are to be read."""
     group = parser.add_argument_group(
         "how a file is to be read", "as load_verdicts takes it; each may be given several times"
     )
@@ -142,7 +137,7 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
 
 
 def reading_of(arguments: argparse.Namespace) -> FileOptions:
-    """Gather the options of a command line; what it says goes before what its YAML file says."""
+    """Gather a command line's options; they go before its YAML file's."""
     said_in_file = read_yaml(arguments.reading, JsonObject, DataError) if arguments.reading else {}
     options = as_options(said_in_file, arguments.reading)
     for option in ("columns", "words", "always", "only"):
@@ -153,7 +148,7 @@ def reading_of(arguments: argparse.Namespace) -> FileOptions:
 
 
 def _pairs(option: str, entries: Sequence[str]) -> JsonObject:
-    """Read ``HEADER=COLUMN`` as a mapping; a name given twice has a list of both values."""
+    """Read ``HEADER=COLUMN`` as a mapping; a repeated name has a list."""
     mapping: JsonObject = {}
     for entry in entries:
         name, equals, value = entry.rpartition("=")
@@ -178,7 +173,7 @@ def _as_list(value: str | list[str]) -> list[str]:
 
 
 def read_dates(cells: pd.Series) -> pd.Series:
-    """Read when something was: a date in any common form, or seconds or milliseconds since 1970."""
+    """Read dates in any common form, or seconds or milliseconds since 1970."""
     numbers = pd.to_numeric(cells, errors="coerce")
     if not numbers.notna().any():
         return pd.to_datetime(cells, errors="coerce", format="mixed", utc=True)
@@ -189,7 +184,7 @@ def read_dates(cells: pd.Series) -> pd.Series:
 
 
 def map_words(cells: pd.Series, function: Callable[[Any], Any]) -> pd.Series:
-    """Read each different cell once; lists and objects, which cannot be compared, one by one."""
+    """Read each different cell once; lists and objects one by one."""
     try:
         codes, values = pd.factorize(cells, use_na_sentinel=False)
     except TypeError:

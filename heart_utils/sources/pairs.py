@@ -18,9 +18,9 @@ _SAME = ("history_id", "dialogue_id", "rater", "rater_kind", "dimension", "group
 def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
     """Convert scores to verdicts: the reply with the higher score wins, equal is a tie.
 
-    Every two replies to one history are compared by the scores of one rater on one dimension. No
-    rater gave these verdicts: ten scores make 45 dependent pairs, so resample dialogues, never
-    pairs. A pair with a failed score has the (first) failure's state and no verdict.
+    Replies to one history are compared by the scores of one rater on one dimension. No rater gave
+    these verdicts, and they depend on each other: resample dialogues, never pairs. A pair with a
+    failed score has the (first) failure's state and no verdict.
 
     Parameters
     ----------
@@ -30,8 +30,7 @@ def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        The table of verdicts, one row a pair, rater and dimension, with ``protocol``
-        ``from_scores``.
+        One row a pair, rater and dimension, with ``protocol`` ``from_scores``.
 
     Raises
     ------
@@ -136,7 +135,7 @@ def _verdicts(scores: pd.DataFrame, first: np.ndarray, second: np.ndarray) -> pd
 def _pair_ids(
     scores: pd.DataFrame, first: np.ndarray, second: np.ndarray
 ) -> pd.api.extensions.ExtensionArray:
-    """Name pairs once each: history, responder a, responder b, and the item if scores have one."""
+    """Name pairs by history, responder a, responder b, and the item if scores have one."""
     (reply, ids), (item, items) = (
         pd.factorize(scores[column], use_na_sentinel=False) for column in ("reply_id", "item")
     )

@@ -1,7 +1,4 @@
-"""Reshape rows as a tool wrote them to one row an answer, and read what their cells mean.
-
-Rows that are left out are counted in notes, by reason.
-"""
+"""Reshape a tool's rows to one row an answer, and read their cells; count what is left out."""
 
 from __future__ import annotations
 
@@ -56,11 +53,7 @@ class Reshaped:
 
 
 def reshape(table: str, raw: RawTable, options: FileOptions) -> Reshaped:
-    """Bring a file into the form of a row an answer, as its options say.
-
-    An option that names what is not there, or a cell that cannot be read as it says, is a
-    ``DataError`` that names row and column.
-    """
+    """Bring a file into one row an answer, or raise a ``DataError`` that names row and column."""
     answer, always = ANSWERS.get(table, ""), dict(options.get("always") or {})
     columns = {name: said for name, said in (options.get("columns") or {}).items() if name != REST}
     meanings = {word for word in (options.get("words") or {}).values() if isinstance(word, str)}
@@ -86,7 +79,6 @@ def reshape(table: str, raw: RawTable, options: FileOptions) -> Reshaped:
 
 
 def head_in(rows: pd.DataFrame, option: str, head: object) -> str:
-    """Find a header as the file writes it."""
     names = {plain(name): str(name) for name in rows.columns}
     if plain(head) not in names:
         raise DataError(
@@ -96,7 +88,6 @@ def head_in(rows: pd.DataFrame, option: str, head: object) -> str:
 
 
 def _heads_named(options: FileOptions) -> list[str]:
-    """List the headers that options name, which may be paths such as ``options.0.id``."""
     named = [*(options.get("columns") or {}), *(options.get("only") or {})]
     for template in (options.get("always") or {}).values():
         named += TEMPLATE.findall(str(template))
@@ -104,7 +95,7 @@ def _heads_named(options: FileOptions) -> list[str]:
 
 
 def flatten(rows: pd.DataFrame, depth: int = 0) -> pd.DataFrame:
-    """Make a column of each entry of nested objects, named by the way to it: ``data.model1``."""
+    """Make a column of each entry of nested objects, such as ``data.model1``."""
     if depth > MAX_DEPTH:
         raise DataError(DEEP)
     parts: dict[str, Any] = {}
@@ -127,8 +118,7 @@ def flatten(rows: pd.DataFrame, depth: int = 0) -> pd.DataFrame:
 def open_paths(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """Open the lists that paths lead into.
 
-    ``options.0.id`` is a column of one entry's cells; ``annotations.result`` makes a row of each
-    entry.
+    ``options.0.id`` becomes a column; ``annotations.result`` a row for each entry.
     """
     rows = flatten(rows)
     taken = set()
@@ -164,7 +154,6 @@ def _walk(cell: Any, steps: Sequence[str]) -> Any:
 
 
 def _explode(rows: pd.DataFrame, head: str) -> pd.DataFrame:
-    """Make a row of each entry of a list: a rating of a conversation, a completion of a prompt."""
     cells = rows[head].map(lambda cell: [] if cell is None or cell != cell else cell)
     strange = cells.map(lambda cell: not isinstance(cell, list))
     if strange.any():
@@ -179,7 +168,6 @@ def _explode(rows: pd.DataFrame, head: str) -> pd.DataFrame:
 
 
 def _keep_only(reshaped: Reshaped, only: Mapping[str, Any]) -> None:
-    """Keep the rows that a user says count, and count the others by what they hold."""
     for name, wanted in only.items():
         head = head_in(reshaped.rows, "only", name)
         chosen = wanted if isinstance(wanted, list | tuple | set) else [wanted]
@@ -200,7 +188,7 @@ def _keep_only(reshaped: Reshaped, only: Mapping[str, Any]) -> None:
 
 
 def _melt(reshaped: Reshaped, options: FileOptions, answer: str, asked: bool) -> None:
-    """Make a row of each of several headers that are the answer, named in ``column``."""
+    """Make a row of each header that is an answer, named in ``column``."""
     own = {plain(head): str(head) for head in reshaped.rows.columns}
     named = [name for name, said in reshaped.columns.items() if said == answer]
     heads = [own[plain(name)] for name in named if plain(name) in own]
@@ -229,7 +217,6 @@ def _melt(reshaped: Reshaped, options: FileOptions, answer: str, asked: bool) ->
 
 
 def _items(given: Any) -> pd.DataFrame:
-    """Read a table of what was shown: a list, a DataFrame or a path."""
     items = pd.DataFrame(given) if given is None or isinstance(given, list) else given
     if not isinstance(items, pd.DataFrame):
         items = read_table(items).rows if not is_table(items) else pd.DataFrame(items)
@@ -237,7 +224,6 @@ def _items(given: Any) -> pd.DataFrame:
 
 
 def _join_shown(reshaped: Reshaped, items: pd.DataFrame) -> None:
-    """Add what each row was about from a table of what was shown."""
     heads = {plain(name): str(name) for name in reshaped.rows.columns}
     shared = {name: heads[plain(name)] for name in items.columns if plain(name) in heads}
     if not shared:
@@ -270,7 +256,7 @@ def _join_shown(reshaped: Reshaped, items: pd.DataFrame) -> None:
 
 
 def _sides_of(reshaped: Reshaped, kind: str) -> dict[str, str]:
-    """Take the headers that columns means as ``verdict:a`` or ``count:a``, with their answer."""
+    """Find the headers meant as ``verdict:a`` or ``count:a``, with their answer."""
     sides = {}
     for name, said in list(reshaped.columns.items()):
         if str(said).startswith(f"{kind}:"):
@@ -286,7 +272,6 @@ def _sides_of(reshaped: Reshaped, kind: str) -> dict[str, str]:
 
 
 def _read_marks(reshaped: Reshaped, answer: str) -> None:
-    """Make one answer of columns that are marked where it was given."""
     heads = _sides_of(reshaped, "verdict")
     if not heads:
         return
@@ -312,7 +297,6 @@ def _read_marks(reshaped: Reshaped, answer: str) -> None:
 
 
 def _count_out(reshaped: Reshaped, answer: str) -> None:
-    """Make as many rows of each count as it says."""
     pieces = []
     for head, meaning in _sides_of(reshaped, "count").items():
         counts = pd.to_numeric(reshaped.rows[head], errors="coerce")
@@ -332,7 +316,7 @@ def _count_out(reshaped: Reshaped, answer: str) -> None:
 
 
 def _compose(reshaped: Reshaped) -> None:
-    """Fill in templates such as ``{question_id}-{turn}``; ``{row}`` is the number of the row."""
+    """Fill in templates such as ``{question_id}-{turn}``."""
     rows = reshaped.rows
     for column, template in list(reshaped.always.items()):
         if not TEMPLATE.search(str(template)):
@@ -353,7 +337,7 @@ def _compose(reshaped: Reshaped) -> None:
 
 
 def as_text(cell: Any) -> Any:
-    """Convert a whole number or a date to the text that CSV has for it; keep anything else."""
+    """Convert a whole number or a date to text as in CSV; keep anything else."""
     if isinstance(cell, date):
         return cell.isoformat(" ") if isinstance(cell, datetime) else cell.isoformat()
     if isinstance(cell, bool | np.bool_):
@@ -369,7 +353,7 @@ def as_text(cell: Any) -> Any:
 def read_cells(
     table: str, rows: pd.DataFrame, text_file: bool, options: FileOptions, faults: list[str]
 ) -> list[Any]:
-    """Read cells as what they mean, in place; give the labels of rows where that cannot be done."""
+    """Read cells in place; return the labels of rows at fault."""
     bad: list[Any] = []
     for column, what in TABLES[table].items():
         if column in rows and text_file:
@@ -408,7 +392,7 @@ def read_cells(
 
 
 def _of_text(column: str, what: Column, cells: pd.Series) -> tuple[pd.Series, dict[Any, str]]:
-    """Read a column of CSV or Excel, in which all is text; give it with what is wrong, by row."""
+    """Read a column of text as its type, with what is wrong by row."""
     if what.words or not what.nullable:
         cells = cells.str.strip() if cells.dtype == TEXT else map_words(cells, _stripped)
     if (blank := cells.eq("").fillna(False).astype(bool)).any():
@@ -435,7 +419,6 @@ def _of_text(column: str, what: Column, cells: pd.Series) -> tuple[pd.Series, di
 
 
 def _of_words(words: tuple[str, ...], cell: Any) -> Any:
-    """Return a word of a column's own, such as ``Human`` or ``AB``, in small letters."""
     small = cell.casefold() if isinstance(cell, str) else cell
     return small if small in words else cell
 
@@ -445,10 +428,7 @@ def _stripped(cell: Any) -> Any:
 
 
 def _ids(cells: pd.Series) -> pd.Series:
-    """Convert whole numbers to the text that CSV has for them.
-
-    A list of one word becomes the word, an empty one a missing value.
-    """
+    """Convert whole numbers to text; a list of one word becomes the word, an empty one missing."""
     if cells.dtype == TEXT or pd.api.types.is_bool_dtype(cells):
         return cells
     if cells.dtype == object:
@@ -461,7 +441,6 @@ def _ids(cells: pd.Series) -> pd.Series:
 
 
 def _translate(table: str, rows: pd.DataFrame, words: Mapping[Any, Any]) -> None:
-    """Replace the user's words by the table's, for the answer or a named column."""
     answer = ANSWERS.get(table, "")
     flat = {word: meaning for word, meaning in words.items() if not isinstance(meaning, Mapping)}
     for column, explained in {
@@ -494,7 +473,7 @@ ONE_SPELLING = "[a-z0-9_.:/-]*"  #: No two such names are spellings of one.
 
 
 def _refuse_spellings(rows: pd.DataFrame, faults: list[str]) -> None:
-    """Refuse two spellings of one name or id: capitals and blanks tell nobody apart."""
+    """Refuse names that differ only in capitals and blanks."""
     for group in (("history_id",), SIDES, ("responder",), ("rater",)):
         present = [name for name in group if name in rows]
         if not present:
@@ -516,7 +495,7 @@ def _refuse_spellings(rows: pd.DataFrame, faults: list[str]) -> None:
 
 
 def _read_verdicts(rows: pd.DataFrame, head: str, faults: list[str]) -> list[Any]:
-    """Take the name of one of the two for its side, and refuse every word that is no answer."""
+    """Take a responder's name for its side; refuse other words."""
     cells = rows["verdict"]
     if (strange := cells.notna() & ~cells.isin(VERDICTS)).any() and set(SIDES) <= set(rows):
         names = set(rows["responder_a"].dropna()) | set(rows["responder_b"].dropna())
@@ -558,7 +537,7 @@ def _read_verdicts(rows: pd.DataFrame, head: str, faults: list[str]) -> list[Any
 
 
 def _read_orders(rows: pd.DataFrame, faults: list[str]) -> list[Any]:
-    """Take the name of who was shown first for the order, and refuse every other word."""
+    """Take the first responder's name for the order; refuse other words."""
     if "order" not in rows or not set(SIDES) <= set(rows):
         return []
     cells = map_words(rows["order"], lambda cell: None if word_of(cell) == "" else cell)
@@ -580,9 +559,9 @@ def _read_orders(rows: pd.DataFrame, faults: list[str]) -> list[Any]:
 
 
 def _read_chances(rows: pd.DataFrame, words: Mapping[Any, float], faults: list[str]) -> list[Any]:
-    """Read how sure a rater was that a is better, on the file's own scale, before rows are turned.
+    """Read how sure a rater was that a is better, before rows are turned.
 
-    The words that mean 1 and 0 are the ends of the scale; others mean what they say.
+    The words that mean 1 and 0 are the ends of the scale.
     """
     if "p_a" not in rows:
         if words:
@@ -625,7 +604,7 @@ def _read_chances(rows: pd.DataFrame, words: Mapping[Any, float], faults: list[s
 
 
 def _contradictions(rows: pd.DataFrame, given: pd.Series, faults: list[str]) -> list[Any]:
-    """Refuse rows whose number contradicts their word, with the number of the file."""
+    """Refuse rows whose number contradicts their word."""
     if "p_a" not in rows:
         return []
     against = (rows["verdict"].eq("a") & (rows["p_a"] < 0.5)) | (

@@ -1,7 +1,6 @@
 """Excel files, read in a process of their own.
 
-Few bytes can claim 17 billion cells, and the library that reads them then ends its whole process.
-Run as a program, this file reads a workbook from standard input within bounded memory.
+As a program, this file reads a workbook from standard input within bounded memory.
 """
 
 from __future__ import annotations
