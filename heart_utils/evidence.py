@@ -1,4 +1,4 @@
-"""Shares of comparisons that a model's reply wins against a person's, and the claims ledger."""
+"""Win shares of models against people, and the claims ledger."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ __all__ = [
 
 
 class EffectError(ValueError):
-    """A study cannot be turned into a win share with an interval."""
+    """A study gives no win share with an interval."""
 
 
 class Share(TypedDict):
-    """A win share of models over people, with its interval and how much it rests on."""
+    """A win share of models over people, with its interval."""
 
     win_share: float
     ci_low: float
@@ -79,24 +79,24 @@ BOTS = ("pi", "serena", "noni", "character-ai-therapist", "gpt-therapist")
 def share_between(models: ArrayLike, people: ArrayLike, *, ci_level: float = 0.95) -> Share:
     """Compare scores of models' and people's replies, each reply with a rater of its own.
 
-    The share asks of all pairs of a model's and a person's score how often the model's is higher, a
-    tie being half. The interval is that of Brunner and Munzel (2000),
+    It is the share of all pairs of a model's and a person's score in which the model's is higher, a
+    tie half. Interval: Brunner and Munzel (2000),
     https://doi.org/10.1002/(SICI)1521-4036(200001)42:1<17::AID-BIMJ17>3.0.CO;2-U.
 
     Parameters
     ----------
     models
-        Scores of models' replies, one a reply.
+        One score a reply.
     people
-        Scores of people's replies on the same scale.
+        The same, on the same scale.
     ci_level
         Level of the interval.
 
     Returns
     -------
     dict
-        ``win_share`` (from 0 to 1), ``ci_low``, ``ci_high``, ``ci_level``, ``n_model_replies``,
-        ``n_people_replies`` and ``n_clusters`` (all scores).
+        ``win_share``, ``ci_low``, ``ci_high`` (from 0 to 1), ``ci_level``, ``n_model_replies``,
+        ``n_people_replies`` and ``n_clusters`` (all).
 
     Raises
     ------
@@ -105,8 +105,7 @@ def share_between(models: ArrayLike, people: ArrayLike, *, ci_level: float = 0.9
 
     Examples
     --------
-    >>> found = share_between([6, 5, 5], [5, 4, 6])
-    >>> round(found["win_share"], 3)  # 5.5 of nine pairs
+    >>> round(share_between([6, 5, 5], [5, 4, 6])["win_share"], 3)  # 5.5 of nine pairs
     0.611
     """
     from statsmodels.stats.nonparametric import rank_compare_2indep
@@ -149,20 +148,18 @@ def share_clustered(
 ) -> Share:
     """Average wins that come in clusters, such as messages and the raters who read them.
 
-    The variance leaves out each cluster in turn (jackknife); over two crossed clusterings the two
-    variances are added, less that of their cells. The interval is Wilson's, with a t quantile.
-    Sources: Cameron et al. (2011), https://doi.org/10.1198/jbes.2010.07136; MacKinnon et al.
-    (2023), https://doi.org/10.1016/j.jeconom.2022.04.001.
+    The interval is Wilson's, with a t quantile and a variance over clusters (jackknife). Sources:
+    Cameron et al. (2011), https://doi.org/10.1198/jbes.2010.07136; MacKinnon et al. (2023),
+    https://doi.org/10.1016/j.jeconom.2022.04.001.
 
     Parameters
     ----------
     wins
-        One row a comparison, or a cluster's mean: ``won`` (1 the model's reply, 0 the person's, 0.5
-        a tie), and the columns below.
+        One row a comparison, or a cluster's mean: ``won`` (1 the model, 0 the person, 0.5 a tie).
     clusters
         One or two columns.
     weight
-        Column of weights, if they differ; a row of weight 0 counts for nothing.
+        Column of weights; a row of weight 0 counts for nothing.
     ci_level
         Level of the interval.
 
@@ -170,7 +167,7 @@ def share_clustered(
     -------
     dict
         ``win_share``, ``ci_low``, ``ci_high`` (from 0 to 1), ``ci_level``, ``n_clusters`` (of the
-        clustering with fewer) and ``cluster`` (its name).
+        clustering with fewer) and its name, ``cluster``.
 
     Raises
     ------
@@ -179,7 +176,7 @@ def share_clustered(
 
     Examples
     --------
-    >>> wins = pd.DataFrame({"post": ["p", "p", "q", "r"], "won": [1.0, 0.0, 1.0, 0.5]})
+    >>> wins = pd.DataFrame({"post": list("ppqr"), "won": [1.0, 0.0, 1.0, 0.5]})
     >>> share_clustered(wins, clusters=["post"])["win_share"]
     0.625
     """
@@ -226,9 +223,9 @@ def effect_row(found: Share, **words: Any) -> pd.DataFrame:
     Parameters
     ----------
     found
-        What :func:`share_between` or :func:`share_clustered` returns.
+        From :func:`share_between` or :func:`share_clustered`.
     **words
-        The other columns, some text and counts; what is not given is empty.
+        The other columns; what is not given is empty.
 
     Returns
     -------
@@ -255,26 +252,26 @@ def effect_row(found: Share, **words: Any) -> pd.DataFrame:
 def read_quoted(path: str | os.PathLike[str]) -> pd.DataFrame:
     """Read what papers print of people's replies against models', and convert it to win shares.
 
-    The rows are marked ``evidence="quoted"``.
+    Rows are marked ``evidence="quoted"``.
 
     Parameters
     ----------
     path
         A CSV file, such as ``data/published/effects.csv``, with the columns of the table
         ``effects`` that are not computed; ``printed`` (in words), ``favours``, ``read``,
-        ``read_on`` (where and when it was read); ``measure`` (of :data:`CONVERSIONS`, or empty
-        where what is printed gives no share) with ``value``, ``low``, ``high``.
+        ``read_on`` (where and when); ``measure`` (of :data:`CONVERSIONS`, or empty) with ``value``,
+        ``low``, ``high``.
 
     Returns
     -------
     pandas.DataFrame
-        One row a finding: the columns of the table ``effects``, with ``win_share``, ``ci_low`` and
-        ``ci_high`` (from 0 to 1) empty where there is no measure, and the file's own columns.
+        One row a finding: the table ``effects`` and the file's own columns; without a measure
+        ``win_share``, ``ci_low`` and ``ci_high`` (from 0 to 1) are empty.
 
     Raises
     ------
     EffectError
-        If a column is missing, a measure is unknown, or value and measure do not come together.
+        If a column is missing, a measure unknown, or without its value.
     TableError
         If a row lacks its source or every count, or a share is outside 0 to 1.
 
@@ -337,8 +334,7 @@ def measured_effects(
     Returns
     -------
     pandas.DataFrame
-        The table ``effects``: recipients by label (three rows), strangers (two), psychologists
-        (two), hard moments (two).
+        The table ``effects``, of recipients by label, strangers, psychologists and hard moments.
 
     Raises
     ------
@@ -421,7 +417,7 @@ def count_wins(tallies: pd.DataFrame, *, by: str, **chosen: str) -> pd.DataFrame
     Returns
     -------
     pandas.DataFrame
-        The rows kept, with ``n`` comparisons and ``won``, the share that b won, a tie half.
+        Rows kept, with ``n`` comparisons and ``won``, the share that b won, a tie half.
 
     Raises
     ------
@@ -442,7 +438,6 @@ def count_wins(tallies: pd.DataFrame, *, by: str, **chosen: str) -> pd.DataFrame
 
 
 def _therapist_wins(scores: pd.DataFrame, responders: list[str]) -> pd.DataFrame:
-    """Compare each therapist's reply with the models' for the same moment, equally weighted."""
     models = (
         scores[scores["responder"].isin(responders)]
         .groupby(["dialogue_id", "responder"])["score"]
@@ -470,16 +465,15 @@ def check_claims(claims: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> pd
     ----------
     claims
         One row a figure, all text: ``claim_id``, ``value``, ``finding`` (of :data:`FINDINGS`);
-        ``check``, an expression of `tables` and other rows' values (``claims.H016``), or empty;
-        ``tolerance``, by default half of the last printed digit; ``otherwise``, the finding if it
-        fails, by default ``"arithmetic fails"``.
+        ``check``, an expression of `tables` and other rows (``claims.H016``), or empty;
+        ``tolerance``, by default half of the last digit; ``otherwise``, the finding if it fails.
     tables
         What the checks name.
 
     Returns
     -------
     pandas.DataFrame
-        Claims with ``ours`` and ``holds`` (within the tolerance), both missing without a check, and
+        Claims with ``ours`` and ``holds`` (within the tolerance), missing without a check, and
         ``finding``.
 
     Raises
@@ -512,7 +506,6 @@ def check_claims(claims: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> pd
 
 
 def _compute(check: str, names: dict[str, Any]) -> float:
-    """Compute what a check says, or ``nan`` where there is none."""
     if not check:
         return np.nan
     try:

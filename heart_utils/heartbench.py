@@ -1,4 +1,4 @@
-"""HeartBench: scores from item-wise hits, the leaderboard of their means, and a linter of rules."""
+"""HeartBench: scores from item-wise hits, their leaderboard, and a linter of rules."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ QUESTION = ["rater", "responder", "question_id"]
 
 
 class RubricError(ValueError):
-    """A rubric, or a list of hits against it, does not hold what the formula needs."""
+    """A rubric, or hits against it, lack what the formula needs."""
 
 
 def score_rubric(
@@ -47,43 +47,39 @@ def score_rubric(
 ) -> pd.DataFrame:
     r"""Score every ability of every question, from 0 to 100, by HeartBench's formula.
 
-    With :math:`r` the points of the items hit, :math:`l` the sum of the negative and :math:`h` of
-    the positive points of one ability in one question, the score is :math:`100 \ln(r - l + 1) /
-    \ln(h - l + 1)`. Source: Liu et al. (2025), https://arxiv.org/abs/2512.21849.
+    With :math:`r` the points hit, :math:`l` the sum of the negative and :math:`h` of the positive
+    points of an ability in a question, it is :math:`100 \ln(r - l + 1) / \ln(h - l + 1)`. Source:
+    Liu et al. (2025), https://arxiv.org/abs/2512.21849.
 
     Parameters
     ----------
     questions
-        One row per rubric item: ``question_id``, ``item`` (unique), ``ability`` and ``points``,
-        which only the veto item, whose ability is ``"special"``, may lack.
+        One row a rubric item: ``question_id``, ``item`` (unique), ``ability`` and ``points``, which
+        only the veto item (ability ``"special"``) may lack.
     hits
-        Rows of the table ``scores``, one per responder, rater and item, with ``score`` 1 for a hit
-        and 0 for none.
+        Of the table ``scores``, one row a responder, rater and item; ``score`` 1 for a hit or 0.
     veto
-        ``"paper"``: a hit on the veto item makes the whole question 0. ``"released"``: only if that
-        item has positive points.
+        ``"paper"``: a hit on the veto item makes the question 0. ``"released"``: only if it has
+        positive points.
 
     Returns
     -------
     pandas.DataFrame
-        One row per rater, responder, question and ability: ``score``, ``raw``, ``lowest`` and
+        One row a rater, responder, question and ability: ``score``, ``raw``, ``lowest`` and
         ``highest`` (points), ``n_items``, ``vetoed`` and ``state``.
 
     Raises
     ------
     RubricError
-        If a question has no positive item, an item has 0 points, or hits are not 0 or 1 or not one
-        for each item.
+        If a question has no positive item, an item has 0 points, or not one hit of 0 or 1.
 
     Examples
     --------
-    >>> names = ["question_id", "item", "ability", "points"]
-    >>> questions = pd.DataFrame(
-    ...     [("q", "q-1", "warmth", 3), ("q", "q-2", "warmth", -4)], columns=names
-    ... )
+    >>> questions = pd.DataFrame({"item": ["q-1", "q-2"], "points": [3, -4]})
+    >>> questions = questions.assign(question_id="q", ability="warmth")
     >>> hits = pd.DataFrame({"item": ["q-1", "q-2"], "score": 0, "state": "valid"})
     >>> hits = hits.assign(responder="quiet", rater="judge")
-    >>> score_rubric(questions, hits)["score"].round(1).tolist()  # ln 5 / ln 8: no hit at all
+    >>> score_rubric(questions, hits)["score"].round(1).tolist()  # ln 5 / ln 8
     [77.4]
     """
     if veto not in VETOES:
@@ -126,7 +122,7 @@ def simulate_hits(
     """Draw hits for responders of known skill.
 
     A bonus is hit with log-odds skill minus difficulty, a penalty with minus skill minus
-    difficulty; difficulties are standard normal, and veto items never hit.
+    difficulty, a veto item never; difficulties are standard normal.
 
     Parameters
     ----------
@@ -144,10 +140,8 @@ def simulate_hits(
 
     Examples
     --------
-    >>> names = ["question_id", "item", "ability", "points"]
-    >>> questions = pd.DataFrame(
-    ...     [("q", "q-1", "warmth", 3), ("q", "q-2", "warmth", -4)], columns=names
-    ... )
+    >>> questions = pd.DataFrame({"item": ["q-1", "q-2"], "points": [3, -4]})
+    >>> questions = questions.assign(question_id="q", ability="warmth")
     >>> simulate_hits(questions, {"saint": 99.0}, rng=np.random.default_rng(1))["score"].tolist()
     [1.0, 0.0]
     """
@@ -195,7 +189,6 @@ def _check_questions(questions: pd.DataFrame) -> pd.DataFrame:
 
 
 def _items_judged(questions: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
-    """Join each hit with its item, ordered by rater, responder and item, and check the hits."""
     rubric = _check_questions(questions)
     need_columns(hits, ["responder", "rater", "item", "score", "state"], RubricError)
     if hits.empty:
@@ -250,7 +243,6 @@ def _items_judged(questions: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
 
 
 def _ability_sums(rows: pd.DataFrame) -> pd.DataFrame:
-    """Sum points by question and ability for each rater and responder, with the first failure."""
     points = rows["points"].astype(float)
     parts = rows.assign(
         raw=points * rows["hit"], lowest=points.clip(upper=0), highest=points.clip(lower=0)
@@ -278,38 +270,34 @@ def rubric_board(
 ) -> pd.DataFrame:
     """Average scores into a leaderboard, with intervals over questions.
 
-    They are resampled within difficulty and scene if the table has these.
+    These are resampled within difficulty and scene, if the table has them.
 
     Parameters
     ----------
     cells
-        What :func:`score_rubric` gives.
+        From :func:`score_rubric`.
     mean
-        What weighs the same in ``overall``: each ``"ability"`` (as released), ``"question"`` or
-        ``"item"``.
+        What weighs the same in ``overall``: each ``"ability"``, ``"question"`` or ``"item"``.
     n_resamples, ci_level, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
     pandas.DataFrame
-        One row per rater, responder and ability, best in ability ``"overall"`` first: ``score``,
-        ``ci_low``, ``ci_high``, ``ci_level``, ``n_questions``, ``n_unscored`` (cells),
-        ``n_vetoed``, ``provisional`` (fewer than 30 questions).
+        One row a rater, responder and ability, best ``"overall"`` first: ``score``, ``ci_low``,
+        ``ci_high``, ``ci_level``, ``n_questions``, ``n_unscored`` (cells), ``n_vetoed``,
+        ``provisional`` (fewer than 30 questions).
 
     Raises
     ------
     RubricError
-        If nothing was scored, or `mean` is not known.
+        If nothing was scored, or `mean` unknown.
 
     Examples
     --------
-    >>> cells = pd.DataFrame(
-    ...     {"question_id": ["p", "q", "q"], "ability": ["warmth", "warmth", "humor"]}
-    ... )
-    >>> cells = cells.assign(
-    ...     rater="judge", responder="r", n_items=1, state="valid", score=[100, 50, 15]
-    ... )
+    >>> cells = pd.DataFrame({"question_id": list("pqq"), "score": [100, 50, 15]})
+    >>> cells = cells.assign(ability=["warmth", "warmth", "humor"], n_items=1, state="valid")
+    >>> cells = cells.assign(rater="judge", responder="r")
     >>> board = rubric_board(cells, n_resamples=0).set_index("ability")
     >>> board["score"].to_dict()  # 45 = (75 + 15) / 2
     {'overall': 45.0, 'humor': 15.0, 'warmth': 75.0}
@@ -342,8 +330,7 @@ def ability_variance(
 ) -> pd.DataFrame:
     """Compute how much of the uncertainty of the overall score each ability contributes.
 
-    A share is an ability's covariance with the abilities' mean over resampled questions, over the
-    sum.
+    A share is its covariance with the abilities' mean over resampled questions, over the sum.
 
     Parameters
     ----------
@@ -353,15 +340,13 @@ def ability_variance(
     Returns
     -------
     pandas.DataFrame
-        A row per rater, responder and ability, largest share first: ``n_questions``, ``sd``
-        (points), ``share``.
+        One row a rater, responder and ability, largest share first: ``n_questions``, ``sd``,
+        ``share``.
 
     Examples
     --------
-    >>> cells = pd.DataFrame(
-    ...     {"question_id": list("abcd") * 2, "score": [50.0] * 4 + [0, 100, 0, 100]}
-    ... )
-    >>> cells = cells.assign(ability=["warmth"] * 4 + ["humor"] * 4, n_items=1, state="valid")
+    >>> cells = pd.DataFrame({"question_id": [*"abab"], "score": [50, 50, 0, 100]})
+    >>> cells = cells.assign(ability=np.repeat(["warmth", "humor"], 2), n_items=1, state="valid")
     >>> cells = cells.assign(rater="judge", responder="r")
     >>> ability_variance(cells, rng=np.random.default_rng(1))[["ability", "share"]].values.tolist()
     [['humor', 1.0], ['warmth', 0.0]]
@@ -383,7 +368,6 @@ def ability_variance(
 def _replicates(
     cells: pd.DataFrame, mean: str, n_resamples: int, rng: Rng
 ) -> tuple[pd.MultiIndex, Array]:
-    """Average each ability and all of them in every replicate, the overall mean first."""
     if mean not in MEANS:
         raise RubricError(f"mean={mean!r} is not known; expected one of {', '.join(MEANS)}.")
     valid = cells[cells["state"] == "valid"]
@@ -421,7 +405,6 @@ def _replicates(
 def _draws(
     cells: pd.DataFrame, question: NDArray[np.int64], size: int, n_resamples: int, rng: Rng
 ) -> Array:
-    """Draw how often each question counts, within difficulty and scene; once without resamples."""
     if not n_resamples:
         return np.ones((1, size))
     check_resamples(n_resamples)
@@ -443,7 +426,6 @@ def _draws(
 
 
 def _weighted(draws: Array, score: Array, weight: Array) -> Array:
-    """Average weighted scores over questions in each replicate, ``nan`` if none was drawn."""
     flat = (len(score), -1)
     return ratio(draws @ score.reshape(flat), draws @ weight.reshape(flat)).reshape(
         len(draws), *score.shape[1:]
@@ -486,25 +468,23 @@ def lint_rule(
     Parameters
     ----------
     rule
-        Callable of questions and hits that gives a series of scores, 0 to 100, by responder.
+        Callable of questions and hits; gives a series of scores, 0 to 100, by responder.
     questions
-        One row per rubric item.
+        One row a rubric item.
     n_questions
-        In how many of them, drawn, single items are flipped.
+        How many are drawn, in which single items are flipped.
     rng
         Draws all.
 
     Returns
     -------
     pandas.DataFrame
-        One row per check: ``check``, ``found``, ``expected``, ``passed``.
+        One row a check: ``check``, ``found``, ``expected``, ``passed``.
 
     Examples
     --------
-    >>> names = ["question_id", "item", "ability", "points"]
-    >>> questions = pd.DataFrame(
-    ...     [("q", "q-1", "warmth", 1), ("q", "q-2", "warmth", -1)], columns=names
-    ... )
+    >>> questions = pd.DataFrame({"item": ["q-1", "q-2"], "points": [1, -1]})
+    >>> questions = questions.assign(question_id="q", ability="warmth")
     >>> def always_half(questions, hits):
     ...     return pd.Series(50.0, index=hits["responder"].unique())
     >>> found = lint_rule(always_half, questions, rng=np.random.default_rng(1))
@@ -531,12 +511,12 @@ def lint_rule(
 
 
 def lint_rubric(score: Scorer, histories: pd.DataFrame, *, low: float, high: float) -> pd.DataFrame:
-    """Send replies that say nothing through anything that scores replies, and see what they earn.
+    """Send replies that say nothing through anything that scores replies.
 
     Parameters
     ----------
     score
-        Callable that takes ``histories`` and ``replies`` and gives ``scores``, with any rubric.
+        Callable that takes ``histories`` and ``replies`` and gives ``scores``.
     histories
         The table of histories.
     low, high
@@ -545,9 +525,9 @@ def lint_rubric(score: Scorer, histories: pd.DataFrame, *, low: float, high: flo
     Returns
     -------
     pandas.DataFrame
-        One row per rater, dimension and degenerate reply: ``mean``, ``n`` valid, ``n_failed`` and
-        ``passed``: the mean is below the middle of the scale (missing where failed answers could
-        turn it).
+        One row a rater, dimension and degenerate reply: ``mean``, ``n`` valid, ``n_failed`` and
+        ``passed``: the mean is below the scale's middle (missing where failed answers could turn
+        it).
 
     Examples
     --------
@@ -576,7 +556,7 @@ def lint_rubric(score: Scorer, histories: pd.DataFrame, *, low: float, high: flo
 
 
 def degenerate_hits(questions: pd.DataFrame) -> pd.DataFrame:
-    """Build patterns of hits that show a rule's floor, ceiling and veto, one a responder."""
+    """Build hits that show a rule's floor, ceiling and veto, one a responder."""
     special = (questions["ability"] == SPECIAL).to_numpy()
     bonus = questions["points"].gt(0).to_numpy() & ~special
     penalty = questions["points"].lt(0).to_numpy() & ~special
@@ -627,7 +607,6 @@ def _check(check: str, found: str, expected: str, passed: bool) -> dict[str, obj
 def _flips(
     rule: Rule, questions: pd.DataFrame, n_questions: int, rng: np.random.Generator
 ) -> Iterator[dict[str, object]]:
-    """Flip each item of some questions alone, and check that the score moves as it should."""
     ids = questions["question_id"].unique()
     chosen = rng.choice(ids, size=min(n_questions, len(ids)), replace=False)
     wrong, idle, tried = list[str](), list[str](), 0
@@ -665,7 +644,6 @@ def _flips(
 
 
 def _reordered(rule: Rule, questions: pd.DataFrame, rng: np.random.Generator) -> dict[str, object]:
-    """Shuffle rows and rename abilities: a score may hang on neither."""
     patterns = {f"random {i}": rng.random(len(questions)) < 0.5 for i in range(3)}
     hits = _hits(
         questions,

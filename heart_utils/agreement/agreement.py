@@ -1,4 +1,4 @@
-"""How often two rater groups agree on verdicts, against chance and an author-only baseline."""
+"""How often two rater groups agree, against chance and an author-only baseline."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ VOTE_COLUMNS = ("rater", "ambiguity")
 
 @dataclass(frozen=True)
 class Agreement:
-    """How often two rater groups agree: ``table``, and what was left out or entered as a tie."""
+    """How often two rater groups agree, and what was left out."""
 
     table: pd.DataFrame  #: one row a group, as `pairwise_agreement` says
     left_out: pd.Series  #: state -> answers that do not count
@@ -77,23 +77,21 @@ def pairwise_agreement(
 ) -> Agreement:
     """Measure how often two rater groups agree, against chance and an author-only baseline.
 
-    Every vote of one group meets every vote of the other on the same pair (Zheng et al. 2023,
-    https://arxiv.org/abs/2306.05685). Kappa is :math:`(p_o - p_e) / (1 - p_e)`; two answers that
-    are no ties agree by chance half of the time.
+    Every vote of one group meets every vote of the other on the same pair. Kappa is :math:`(p_o -
+    p_e) / (1 - p_e)`; answers that are no ties agree by chance half of the time. Source: Zheng et
+    al. (2023), https://arxiv.org/abs/2306.05685
 
     Parameters
     ----------
     verdicts
-        The table; two orders of a pair are one answer.
+        Verdicts; two orders of a pair are one answer.
     between
         Two of ``"human"``, ``"model"`` and raters' names, people first.
     ties
-        ``"include"``: a tie is an answer; ``"exclude"``: only pairs of votes count that both
-        decided.
+        ``"include"`` them as answers, or ``"exclude"`` pairs of votes with one.
     by
         Columns that all votes on a pair share; ``"rater"`` (of the second group); ``"ambiguity"``:
-        ``"ambiguous"`` if the other people split no wider than 60 to 40, else ``"clear"``, or
-        ``"unknown"``.
+        ``"ambiguous"`` if other people split no wider than 60 to 40.
     cluster, n_resamples, ci_level, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; with ``"rater"`` for people like
         these too.
@@ -101,17 +99,17 @@ def pairwise_agreement(
     Returns
     -------
     Agreement
-        Its ``table`` has one row a group: ``agreement``; ``author_only``, what the commonest answer
-        on these two authors in *other* dialogues would reach; ``advantage``, their difference;
-        ``kappa``, with :math:`p_e` from the share of ties alone; ``kappa_within``, from each pair
-        of authors' own margins; each with ``_low`` and ``_high``; ``ci_level``, ``n_votes`` (pairs
-        of votes), ``n_pairs`` (of replies), ``n_clusters``, ``decided_share``, ``provisional``.
+        ``table`` has one row a group: ``agreement``; ``author_only``, that of the commonest answer
+        on these authors in *other* dialogues; ``advantage``, their difference; ``kappa``;
+        ``kappa_within``, where chance knows the authors; each with ``_low`` and ``_high``;
+        ``ci_level``, ``n_votes`` (pairs of votes), ``n_pairs`` (of replies), ``n_clusters``,
+        ``decided_share``, ``provisional``.
 
     Raises
     ------
     AgreementError
-        If a group has no vote, no two raters share a pair, the table holds scores, nothing is
-        decided, or, with two clusters, people are fewer than 20.
+        If no two raters share a pair, the table holds scores, nothing is decided, or, with two
+        clusters, people are fewer than 20.
 
     Examples
     --------
@@ -169,7 +167,7 @@ def pairwise_agreement(
 
 @dataclass(frozen=True)
 class VotePairs:
-    """Pairs of votes that count: the first rater group's label (a, tie, b) by the second's."""
+    """Pairs of votes that count: the first group's label (a, tie, b) by the second's."""
 
     counts: Array  # (rows, 3, 3)
     unit: Codes
@@ -188,13 +186,13 @@ class VotePairs:
     rater_pairs: tuple[Codes, Codes, Codes]
 
     def of_rater(self, rater: int, *, first: bool) -> VotePairs:
-        """Keep the pairs of votes in which one rater is the first rater group, or the second."""
+        """Keep one rater's pairs of votes, in the first group or the second."""
         mine = self.rater_pairs[2][self.rater_pairs[0 if first else 1] == rater]
         counts = np.bincount(mine, minlength=self.counts.size).reshape(self.counts.shape)
         return replace(self, counts=counts.astype(float))
 
     def sides(self) -> tuple[Array, Array]:
-        """Return the labels of the first rater group and of the second, or their mean."""
+        """Return both groups' labels, or their mean."""
         first, second = self.counts.sum(axis=2), self.counts.sum(axis=1)
         return ((first + second) / 2.0,) * 2 if self.symmetric else (first, second)
 
@@ -205,7 +203,7 @@ class VotePairs:
         )
 
     def sums(self) -> Array:
-        """Sum pairs of votes, equal ones and ties of either rater group by cluster and group."""
+        """Sum pairs of votes, equal ones and ties by cluster and group."""
         first, second = self.sides()
         equal = np.trace(self.counts, axis1=1, axis2=2)
         return self.sum_up(
@@ -213,7 +211,7 @@ class VotePairs:
         )
 
     def margins(self) -> Array:
-        """Sum both rater groups' labels by cluster, group and pair of authors."""
+        """Sum both groups' labels by cluster, group and pair of authors."""
         codes = self.unit_cluster[self.unit], self.group, self.unit_authors[self.unit]
         shape = self.n_clusters, len(self.groups), int(self.unit_authors.max()) + 1
         return sums_by(codes, np.concatenate(self.sides(), axis=1), *shape)
@@ -236,7 +234,7 @@ class VotePairs:
 
 @dataclass(frozen=True, eq=False)
 class AuthorBaseline:
-    """The first group's commonest label on two authors in all other clusters, without the text."""
+    """The first group's commonest label on two authors in all other clusters."""
 
     # (clusters, families, labels): what the first rater group said of each pair of authors
     family_labels: Array
@@ -245,7 +243,7 @@ class AuthorBaseline:
     first: Array  # (cells, groups, labels): its labels in the pairs of votes that are compared
 
     def count_right(self, weights: Array) -> Array:
-        """Count pairs of votes that match the baseline, refitted under each row of weights."""
+        """Count matches with the baseline, refitted under each row of weights."""
         n_right = np.zeros((len(weights), self.first.shape[1]))
         totals = np.tensordot(weights, self.family_labels, 1)
         for family in np.unique(self.family):
@@ -268,7 +266,7 @@ class AuthorBaseline:
         return n_right
 
     def right_by_cluster(self) -> Array:
-        """Count the same by cluster, with the answer learnt once from the data and kept."""
+        """Count the same by cluster, with the answer learnt once from the data."""
         answer = _commonest(
             (self.family_labels.sum(axis=0) - self.family_labels)[self.cluster, self.family]
         )
@@ -278,7 +276,6 @@ class AuthorBaseline:
 
 
 def _commonest(counts: Array) -> Array:
-    """Share one answer among the labels that are most common."""
     leads = counts == counts.max(axis=-1, keepdims=True)
     return np.asarray(leads / leads.sum(axis=-1, keepdims=True))
 
@@ -290,7 +287,7 @@ def pair_votes(
     by: Sequence[str],
     ties: str,
 ) -> VotePairs:
-    """Pair the votes of two rater groups on the same replies; without a second, with itself."""
+    """Pair the votes of two rater groups on the same replies, or of one with itself."""
     if votes.kind != "verdict":
         raise AgreementError(
             "The table holds scores. Turn them with `scores_to_verdicts`, or use `rank_agreement`."
@@ -366,7 +363,6 @@ def pair_votes(
 
 
 def _labels_of_units(votes: Votes, mask: NDArray[np.bool_]) -> Array:
-    """Count the answers of some votes on each unit."""
     return sums_by((votes.unit[mask], votes.value[mask]), 1.0, len(votes.units), N_LABELS)
 
 
@@ -377,7 +373,6 @@ def _ambiguity(
     first: NDArray[np.bool_],
     second: NDArray[np.bool_],
 ) -> NDArray[np.object_]:
-    """Classify how people split on the replies of each pair of votes, without these two votes."""
     others, row = _labels_of_units(votes, people)[paired["unit"]], np.arange(len(paired))
     for mine, value in ((first, "value"), (second, "value_other")):
         others[row, paired[value]] -= bool(people[mine].all())
@@ -390,7 +385,7 @@ def _ambiguity(
 
 
 def number_groups(labels: pd.DataFrame) -> tuple[Codes, pd.DataFrame]:
-    """Return a code for each combination of labels; without labels all rows are one group."""
+    """Return a code for each combination of labels."""
     if not len(labels.columns):
         return np.zeros(len(labels), np.intp), pd.DataFrame(index=[0])
     codes = np.asarray(labels.groupby(list(labels), dropna=False).ngroup(), dtype=np.intp)
@@ -398,7 +393,6 @@ def number_groups(labels: pd.DataFrame) -> tuple[Codes, pd.DataFrame]:
 
 
 def _measures(sums: Array, margins: Array, right: Array) -> Array:
-    """Compute the five measures from sums over clusters; shape (..., groups, 5)."""
     n_votes = np.where(sums[..., 0] > 0, sums[..., 0], np.nan)
     agreement, tie_one, tie_two = (sums[..., column] / n_votes for column in (1, 2, 3))
     # a and b are names without meaning: what is not a tie falls on either with the same chance.
@@ -420,7 +414,6 @@ def _vary_people(
     between: tuple[str, str],
     by: Sequence[str],
 ) -> tuple[Array, Codes]:
-    """Compute the variance that other people would add (delta method), and their number."""
     if "human" not in between:
         raise AgreementError(
             f"Raters are drawn anew only where a rater group is people ('human'); got {between!r}."

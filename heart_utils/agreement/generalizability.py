@@ -46,8 +46,7 @@ class Components:
     def draw(self, n_draws: int, *, rng: np.random.Generator) -> pd.DataFrame:
         """Draw variances that this study leaves possible, one row a draw.
 
-        Each mean square is multiplied by its degrees of freedom over a draw of chi-squared (Hannig,
-        Iyer and Patterson 2006, https://doi.org/10.1198/016214505000000736).
+        Source: Hannig, Iyer and Patterson (2006), https://doi.org/10.1198/016214505000000736
         """
         pooled = {effect: _pool(effect) for effect in self.squares}
         free = {pooled[effect]: df for effect, (_, df) in self.squares.items()}
@@ -80,26 +79,22 @@ class Components:
 def variance_components(scores: pd.DataFrame, *, facets: Sequence[str] = FACETS) -> Components:
     """Estimate variance components of scores: responders, dialogues, seekers, raters (G-study).
 
-    The estimates are expected mean squares of a crossed design with random effects: Brennan (2001),
-    https://doi.org/10.1007/978-1-4757-3456-0
+    Facets are crossed and random. Source: Brennan (2001), https://doi.org/10.1007/978-1-4757-3456-0
 
     Parameters
     ----------
     scores
-        Scores on one dimension, one row a reply and rater, with ``responder``, ``dialogue_id``,
-        ``rater`` and ``score``. What `facets` does not name is averaged, and a dialogue with a
-        missing score is left out.
+        One dimension, one row a reply and rater, with ``responder``, ``dialogue_id``, ``rater`` and
+        ``score``. A dialogue with a missing score is left out.
     facets
-        Columns that are crossed with responders, of ``"dialogue_id"``, ``"seeker"`` and
-        ``"rater"``; and ``"repeat"``, the number of a conversation of one responder from one
-        dialogue with one seeker, which all raters read.
+        Of ``"dialogue_id"``, ``"seeker"``, ``"rater"`` and ``"repeat"`` (of a conversation, which
+        all raters read); what is not named is averaged.
 
     Returns
     -------
     Components
-        ``table`` has one row a component (``responder``, ``dialogue``, ``rater``, their
-        interactions, ``rest``): ``estimate``, ``variance`` (0 where the estimate is negative, then
-        ``clipped``) and ``share`` of the total. Its method ``reliability`` predicts designs.
+        ``table`` has one row a component: ``estimate``, ``variance`` (0 where the estimate is
+        negative, then ``clipped``) and ``share``. Its method ``reliability`` predicts designs.
 
     Raises
     ------
@@ -112,8 +107,6 @@ def variance_components(scores: pd.DataFrame, *, facets: Sequence[str] = FACETS)
     >>> components = variance_components(pd.DataFrame(rows | {"score": [1, 3, 5, 2, 3, 4]}))
     >>> components.table["estimate"].round(3).to_dict()
     {'responder': 2.0, 'dialogue': -0.167, 'rest': 0.5}
-    >>> round(components.reliability(10, 1), 3)
-    0.976
     """
     cells, names, left_out = _cells(scores, facets)
     squares, sizes = _without_lone(cells, names)
@@ -133,20 +126,20 @@ def variance_components(scores: pd.DataFrame, *, facets: Sequence[str] = FACETS)
 
 
 def win_scores(verdicts: pd.DataFrame, *, panels: int = 1) -> pd.DataFrame:
-    """Turn votes into scores: the share of votes that a responder won in a dialogue, a tie half.
+    """Turn votes into the share that a responder won in a dialogue, a tie half.
 
     Parameters
     ----------
     verdicts
         Verdicts on one dimension.
     panels
-        Number of panels to which the votes on a dialogue go in turn; each panel is then a rater.
+        Number of raters among whom the votes on a dialogue are dealt.
 
     Returns
     -------
     pandas.DataFrame
-        Columns ``dialogue_id``, ``seeker`` (of conversations), ``responder``, ``rater`` (such as
-        ``"panel 1"``), ``score`` and ``n_votes``.
+        ``dialogue_id``, ``seeker`` (of conversations), ``responder``, ``rater`` (``"panel 1"``),
+        ``score`` and ``n_votes``.
 
     Examples
     --------
@@ -190,23 +183,23 @@ def cheapest_design(
     Parameters
     ----------
     components
-        Variances, from :func:`variance_components`.
+        From :func:`variance_components`.
     reliability
-        The reliability that is wanted, from 0 to 1.
+        What is wanted, from 0 to 1.
     cost_dialogue
-        Cost of a dialogue with all its replies, in any currency.
+        Cost of a dialogue with all its replies.
     cost_rating
         Cost of one rater for one dialogue, in the same currency.
     most_raters
-        The largest number of raters to try; by default the number in the data.
+        The most raters to try; by default those in the data.
     same_raters
         Whether these raters score (at most as many), or others like them.
 
     Returns
     -------
     pandas.DataFrame
-        One row a number of raters that is enough: ``n_raters``, ``n_dialogues`` (the fewest that
-        reach it), ``cost`` and ``reliability``.
+        One row a number of raters: ``n_raters``, ``n_dialogues`` (fewest), ``cost``,
+        ``reliability``.
 
     Raises
     ------
@@ -217,9 +210,8 @@ def cheapest_design(
     --------
     >>> rows = {"responder": list("xyz") * 2, "dialogue_id": list("dddeee"), "rater": "ann"}
     >>> components = variance_components(pd.DataFrame(rows | {"score": [1, 3, 5, 2, 3, 4]}))
-    >>> designs = cheapest_design(components, reliability=0.95)
-    >>> designs[["n_raters", "n_dialogues", "cost"]].values.tolist()
-    [[1.0, 5.0, 10.0]]
+    >>> cheapest_design(components, reliability=0.95)[["n_raters", "n_dialogues"]].values.tolist()
+    [[1, 5]]
     """
     most = min(most_raters or components.n_raters, components.n_raters if same_raters else 10**6)
     rows, n = [], np.arange(2, MOST_DIALOGUES + 1)
@@ -255,21 +247,21 @@ def score_differences(
     scores, facets
         As in :func:`variance_components`; all responders meet the same dialogues.
     fixed
-        Facets, of ``"seeker"`` and ``"rater"``, for which the interval covers these alone.
+        Of ``"seeker"`` and ``"rater"``, those for which the interval covers these alone.
     ci_level
-        Level of each interval, one by one.
+        Level of each interval by itself.
 
     Returns
     -------
     pandas.DataFrame
         One row a pair: ``responder_a``, ``responder_b``, ``difference`` (a less b),
         ``standard_error``, ``df``, ``ci_low``, ``ci_high``, ``ci_level``, ``population``,
-        ``n_clusters`` (dialogues) and ``n_left_out``.
+        ``n_clusters`` and ``n_left_out`` (dialogues).
 
     Raises
     ------
     AgreementError
-        As :func:`variance_components`; or if fewer than three seekers or raters are not fixed.
+        As :func:`variance_components`; or with fewer than three seekers or raters not fixed.
 
     Examples
     --------
@@ -321,27 +313,26 @@ def check_reliability(
     n_halves: int = 200,
     rng: np.random.Generator,
 ) -> pd.DataFrame:
-    """Predict reliability from a random half of the dialogues, and measure it in the other half.
+    """Predict reliability from a random half of the dialogues, and measure it in the other.
 
     Parameters
     ----------
     scores
         As in :func:`variance_components`.
     n_dialogues
-        Number of dialogues of a study; a half must hold two.
+        Dialogues of a study; a half must hold two studies.
     raters
         Whether ``"all"`` score both studies, or ``"another"`` the second.
     n_halves
-        How often dialogues are cut into random halves.
+        How often dialogues are cut in halves.
     rng
         The source of chance.
 
     Returns
     -------
     pandas.DataFrame
-        One row a half: ``predicted``; between disjoint sets of the other half, ``intraclass`` (mean
-        covariance of responders' means over their mean variance) and ``correlation`` (mean of
-        Pearson's); ``components``, predicted by that half.
+        One row a cut: ``predicted``; in the other half, between studies, ``intraclass`` and
+        ``correlation`` (Pearson, mean); ``components``, predicted by that half.
 
     Examples
     --------
@@ -386,7 +377,7 @@ def check_reliability(
 def _cells(
     scores: pd.DataFrame, facets: Sequence[str] = FACETS
 ) -> tuple[Array, tuple[str, ...], int]:
-    """Arrange scores as responders by dialogues by other facets, and count incomplete dialogues."""
+    """Arrange scores as responders by dialogues by facets; count incomplete dialogues."""
     if "dialogue_id" not in facets or not set(facets) <= {*FACETS, "seeker", "repeat"}:
         raise AgreementError(
             f"facets is {list(facets)}; expected 'dialogue_id' and any of 'seeker', 'rater' and"
@@ -411,7 +402,6 @@ def _cells(
 
 
 def _mean_squares(cells: Array, names: Sequence[str]) -> dict[tuple[str, ...], tuple[float, int]]:
-    """Compute the mean square and the free contrasts of each effect, those of repeats pooled."""
     parts: dict[tuple[str, ...], Array] = {(): cells}
     for axis, name in enumerate(names):  # split each part into its mean over the axis and the rest
         means = {effect: part.mean(axis=axis, keepdims=True) for effect, part in parts.items()}
@@ -437,7 +427,6 @@ def _mean_squares(cells: Array, names: Sequence[str]) -> dict[tuple[str, ...], t
 def _without_lone(
     cells: Array, names: Sequence[str]
 ) -> tuple[dict[tuple[str, ...], tuple[float, int]], dict[str, int]]:
-    """Compute mean squares without the facets of one level, and the sizes of the others."""
     sizes = {
         name: n
         for name, n in zip(names, cells.shape, strict=True)
@@ -447,7 +436,7 @@ def _without_lone(
 
 
 def _pool(effect: tuple[str, ...]) -> tuple[str, ...]:
-    """Name what is pooled with an effect: repeats lie within their cells."""
+    """Pool repeats, which lie within their cells."""
     if "repeat" not in effect:
         return effect
     return ("repeat", "rater") if "rater" in effect else ("repeat",)
@@ -456,7 +445,6 @@ def _pool(effect: tuple[str, ...]) -> tuple[str, ...]:
 def _estimates(
     squares: Mapping[tuple[str, ...], tuple[Any, int]], sizes: Mapping[str, int]
 ) -> dict[str, Any]:
-    """Estimate the components from mean squares, by alternating sums over wider effects."""
     widest = tuple(sizes)
     effects = [effect for effect in squares if "repeat" not in effect]
     effects += [tuple(name for name in widest if name != "rater")] if "repeat" in sizes else []
@@ -477,8 +465,8 @@ def error_of(
 ) -> tuple[float, float]:
     """Estimate the standard error of a mean over crossed random facets, and its degrees of freedom.
 
-    `squares` holds the mean square of each effect, a tuple of facets, `free` its degrees of
-    freedom, `cells` the number of cells that the mean is over (Satterthwaite).
+    `squares` holds mean squares by effect, `free` their degrees of freedom, `cells` how many the
+    mean is over (Satterthwaite).
     """
     signed = {effect: -((-1.0) ** len(effect)) * square for effect, square in squares.items()}
     if not min(free.values()):
@@ -499,7 +487,6 @@ def _reliability(
     same_raters: bool,
     absolute: bool = False,
 ) -> Any:
-    """Divide the variance of responders' means that another such study repeats by all of it."""
     part = {name: max(one, 0.0) for name, one in dict(variance).items()}
     taste = part.get("responder:rater", 0.0) / n_raters
     error = part.get("responder:dialogue", 0.0) / n_dialogues + part["rest"] / (

@@ -58,28 +58,26 @@ def agreement_with_baselines(
 ) -> pd.DataFrame:
     """Compare a judge's agreement with people with that of guesses that read no text.
 
-    Guesses learn from people's votes in *other* clusters: ``author_only`` (whom they preferred of
-    these two authors), each of `gaps` (whether they prefer more of it), ``style`` (all of several,
-    by logistic regression) and ``first_shown``.
+    Guesses learn from people's votes in *other* clusters: ``author_only``, each of `gaps`,
+    ``style`` (all `gaps`, by logistic regression) and ``first_shown``.
 
     Parameters
     ----------
     verdicts
         As in :func:`~heart_utils.agreement.agreement.pairwise_agreement`.
     between
-        People, and who is compared with them, or None for the guesses alone.
+        People, and who is compared with them (None: the guesses alone).
     gaps
-        By ``pair_id`` a column a feature, a minus b, a missing value being zero.
+        By ``pair_id`` a column a feature, a minus b; missing values are zero.
     by, cluster, n_resamples, ci_level, rng
-        As in :func:`~heart_utils.agreement.agreement.pairwise_agreement`, but `by` may not name the
-        ambiguity.
+        As in :func:`~heart_utils.agreement.agreement.pairwise_agreement`, without ``"ambiguity"``.
 
     Returns
     -------
     pandas.DataFrame
-        One row a group and answerer (``who``): ``agreement`` with people; ``lead``, the second
-        group's agreement minus this one; both with ``_low`` and ``_high``; ``ci_level``,
-        ``n_votes``, ``n_clusters``, ``provisional``.
+        One row a group and answerer (``who``): ``agreement`` with people; ``lead`` of the second
+        group over it; both with ``_low`` and ``_high``; ``ci_level``, ``n_votes``, ``n_clusters``,
+        ``provisional``.
 
     Raises
     ------
@@ -89,10 +87,9 @@ def agreement_with_baselines(
     Examples
     --------
     >>> votes = pd.DataFrame({"pair_id": list("pqpq"), "rater": ["ann", "ann", "llm", "llm"]})
-    >>> votes = votes.assign(rater_kind=["human"] * 2 + ["model"] * 2, verdict=list("aaab"))
+    >>> votes = votes.assign(rater_kind=np.repeat(["human", "model"], 2), verdict=list("aaab"))
     >>> votes = votes.assign(responder_a="x", responder_b="y", dialogue_id=votes["pair_id"])
-    >>> found = agreement_with_baselines(votes, by=[], n_resamples=0)
-    >>> found["agreement"].tolist()  # of the model, and by author alone
+    >>> agreement_with_baselines(votes, by=[], n_resamples=0)["agreement"].tolist()
     [0.5, 1.0]
     """
     if "ambiguity" in by:
@@ -136,7 +133,6 @@ def agreement_with_baselines(
 
 
 def _from_gaps(votes: Votes, pairs: VotePairs, gaps: pd.DataFrame | None) -> dict[str, Array]:
-    """Guess from features, each alone and all together: how far each label is right, by unit."""
     if gaps is None:
         return {}
     if (
@@ -154,7 +150,6 @@ def _from_gaps(votes: Votes, pairs: VotePairs, gaps: pd.DataFrame | None) -> dic
 
 
 def _cross_fitted(x: Array, pairs: VotePairs) -> Array:
-    """Fit people's choices on gaps in all clusters but a few, and guess in these few."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GroupKFold
 
@@ -182,7 +177,6 @@ def _cross_fitted(x: Array, pairs: VotePairs) -> Array:
 
 
 def _from_order(votes: Votes, pairs: VotePairs, mask: np.ndarray) -> dict[str, Array]:
-    """Guess from which reply came first: compute how often each label is then right."""
     table = votes.table
     order = (
         table["order"].to_numpy(object)[votes.rows[mask]] if "order" in table else np.array([None])
@@ -208,7 +202,7 @@ ENOUGH_VOTES = 5
 
 @dataclass(frozen=True)
 class Ceiling:
-    """How often the best possible judge would agree with one person, where neither calls a tie."""
+    """How often the best possible judge would agree with one person, ties apart."""
 
     agreement: float  #: of two people, the mean over pairs of replies
     estimate: float  #: the ceiling, from how the votes on a pair split
@@ -227,9 +221,9 @@ def estimate_ceiling(
 ) -> Ceiling:
     r"""Estimate how often the best possible judge would agree with one person.
 
-    If a share p of people prefers a, it agrees with probability :math:`m = \max(p, 1-p)`; the mean
-    of m over pairs, its distribution fitted to how votes split, is the ceiling. Agreement A of two
-    people bounds it by A and :math:`(1 + \sqrt{2A - 1}) / 2`.
+    It is the mean of :math:`m = \max(p, 1-p)` over pairs, p the share of people who prefer a,
+    fitted to how votes split. Agreement A of two people bounds it by A and :math:`(1 + \sqrt{2A -
+    1}) / 2`.
 
     Parameters
     ----------
@@ -245,14 +239,12 @@ def estimate_ceiling(
     Raises
     ------
     AgreementError
-        If no pair has three decided votes by different people.
+        If no pair has three decided votes of different people.
 
     Examples
     --------
-    >>> votes = pd.DataFrame({"pair_id": list("ppppqqqq"), "rater": list("wxyz") * 2})
-    >>> votes = votes.assign(
-    ...     dialogue_id=votes["pair_id"], rater_kind="human", verdict=list("aaaaaabb")
-    ... )
+    >>> votes = pd.DataFrame({"pair_id": list("ppppqqqq"), "verdict": list("aaaaaabb")})
+    >>> votes = votes.assign(dialogue_id=votes["pair_id"], rater_kind="human", rater=[*"wxyzwxyz"])
     >>> round(estimate_ceiling(votes, n_resamples=0).agreement, 3)
     0.667
     """
@@ -306,7 +298,6 @@ def highest_ceiling(agreement: Array) -> Array:
 
 
 def _mean_of_mixture(counts: Array, kinds: Codes) -> Array:
-    """Fit the distribution of m to counts of splits, one row a resample, and give its mean."""
     n, most = kinds[:, :1], kinds[:, 1:]
     # A split of k to n - k comes about both ways round; only ratios within a split matter here.
     chance = stats.binom.pmf(most, n, GRID) + stats.binom.pmf(n - most, n, GRID)
@@ -327,16 +318,15 @@ def alternative_annotator_test(table: pd.DataFrame, judge: str, *, epsilon: floa
     """Test whether a judge may stand in for one of several people.
 
     Each person is left out in turn: is the judge as often the closer one to the others, less
-    epsilon (t test), and do its answers rise with theirs (Pearson), at a false discovery rate of 5
-    % over people? Source: Calderon et al. (2025), https://arxiv.org/abs/2501.10970; the second
-    condition is ours.
+    epsilon, and do its answers rise with theirs? False discoveries are held to 0.05. Source:
+    Calderon et al. (2025), https://arxiv.org/abs/2501.10970; the second condition is ours.
 
     Parameters
     ----------
     table
         Verdicts or scores with ``rater_kind``.
     judge
-        The judge's name.
+        Its name.
     epsilon
         What a cheap judge is forgiven: 0.2 against experts, 0.1 against a crowd.
 
@@ -344,8 +334,8 @@ def alternative_annotator_test(table: pd.DataFrame, judge: str, *, epsilon: floa
     -------
     pandas.DataFrame
         One row a person with 30 items or more: ``rater``, ``n_items``, ``judge_wins``,
-        ``rater_wins`` (shares of items), ``p_value``, ``rejected``: the judge is no worse. It
-        passes if half of the people or more are rejected.
+        ``rater_wins`` (shares), ``p_value``, ``rejected``: the judge is no worse. It passes if half
+        or more are rejected.
 
     Raises
     ------
@@ -356,7 +346,7 @@ def alternative_annotator_test(table: pd.DataFrame, judge: str, *, epsilon: floa
     --------
     >>> scores = pd.DataFrame({"reply_id": [*range(40)] * 4, "rater": np.repeat(list("xyzj"), 40)})
     >>> scores["score"] = scores["reply_id"] + np.repeat([0, 2, -2, 0], 40)
-    >>> scores["rater_kind"] = np.where(scores["rater"] == "j", "model", "human")
+    >>> scores["rater_kind"] = ["human"] * 120 + ["model"] * 40
     >>> alternative_annotator_test(scores, "j", epsilon=0.2)["rejected"].tolist()
     [True, True, True]
     """
@@ -413,9 +403,9 @@ def effective_judges(
 ) -> pd.DataFrame:
     r"""Estimate how many judges with independent errors a panel of k is equivalent to.
 
-    The number is :math:`k / (1 + (k - 1) \rho)`, with :math:`\rho` the mean covariance of two
-    judges' errors over their mean variance. Errors are taken against *different* people; if one
-    person alone answers, :math:`(1 - R) var(H)` is taken off for a reliability R.
+    It is :math:`k / (1 + (k - 1) \rho)`, with :math:`\rho` the mean covariance of two judges'
+    errors, against *different* people, over their mean variance. If one person alone answers,
+    :math:`(1 - R) var(H)` is taken off for a reliability R.
 
     Parameters
     ----------
@@ -428,24 +418,21 @@ def effective_judges(
     -------
     pandas.DataFrame
         ``rho`` and ``n_eff`` with ``_low`` and ``_high``, ``ci_level``, ``n_units``,
-        ``n_clusters``, ``provisional``: one row, or with one person a unit one for each
-        ``reliability`` assumed.
+        ``n_clusters``, ``provisional``: one row, or one for each ``reliability`` assumed.
 
     Raises
     ------
     AgreementError
-        If there are fewer than two judges, no person, or no unit that all judges and a person
-        answered.
+        If there are fewer than two judges, or no unit that all and a person answered.
 
     Examples
     --------
     >>> truth, bad, noise = np.random.default_rng(1).normal(size=(3, 400))
     >>> values = np.r_[truth + noise, truth - noise, [*truth + bad] * 2]
-    >>> scores = pd.DataFrame({"reply_id": [*range(400)] * 4, "score": values})
-    >>> scores["rater"] = np.repeat(["ann", "bob", "j1", "j2"], 400)
+    >>> scores = pd.DataFrame({"score": values, "rater": np.repeat([*"hijk"], 400)})
     >>> scores["rater_kind"] = np.repeat(["human", "model"], 800)
-    >>> scores["dialogue_id"] = scores["reply_id"]
-    >>> effective_judges(scores, n_resamples=0)["rho"].round(1).tolist()  # err as one
+    >>> scores["dialogue_id"] = scores["reply_id"] = [*range(400)] * 4
+    >>> effective_judges(scores, n_resamples=0)["rho"].round(1).tolist()
     [1.0]
     """
     need(table, ["rater_kind"], "So nobody is known to be a judge.")
@@ -504,21 +491,18 @@ def effective_judges(
 
 
 def _unrelated(judge: Array, people: Array) -> float:
-    """Test whether a judge's answers rise with people's; 1 where either never varies."""
     if np.ptp(judge) == 0.0 or np.ptp(people) == 0.0:
         return 1.0
     return float(stats.pearsonr(judge, people, alternative="greater").pvalue)
 
 
 def _closeness(one: Array, others: Array, kind: str) -> Array:
-    """Measure for each item how close an answer is to those of other people."""
     if kind == "verdict":
         return np.asarray((others == one[:, None]).sum(axis=1) / (~np.isnan(others)).sum(axis=1))
     return np.asarray(-np.sqrt(np.nanmean((others - one[:, None]) ** 2, axis=1)))
 
 
 def _error_columns(by_judges: Array, people: Array, *, single: bool) -> Array:
-    """Compute for each unit the terms from which covariances of errors are summed."""
     n_people, n_judges = (~np.isnan(people)).sum(axis=1), by_judges.shape[1]
     total, squares = np.nansum(people, axis=1), np.nansum(people**2, axis=1)
     mean, judges = total / n_people, by_judges.sum(axis=1)
@@ -541,7 +525,6 @@ def _error_columns(by_judges: Array, people: Array, *, single: bool) -> Array:
 
 
 def _correlation(sums: Array, reliability: float, *, centred: bool) -> Array:
-    """Turn sums into the mean covariance of two judges' errors over their mean variance."""
     means = sums[:, 1:] / sums[:, :1]
     alone, together, squares, mean = means[:, :4].T
     errors, n_judges = means[:, 4:], means.shape[1] - 4
@@ -565,11 +548,10 @@ def rank_agreement(
     ci_level: float = 0.95,
     rng: Rng = None,
 ) -> pd.DataFrame:
-    r"""Compare how two rater groups rank the replies of one history (Kendall's tau-b).
+    """Compare how two rater groups rank the replies of one history (Kendall's tau-b).
 
-    :math:`\tau_b = \sum s_{ij} t_{ij} / \sqrt{\sum s_{ij}^2 \sum t_{ij}^2}`, with s and t the signs
-    of two raters' differences, is averaged over histories in which both told some replies apart.
-    Source: Kendall (1945), https://doi.org/10.1093/biomet/33.3.239
+    Tau is averaged over histories in which both raters told some replies apart. Source: Kendall
+    (1945), https://doi.org/10.1093/biomet/33.3.239
 
     Parameters
     ----------
@@ -587,13 +569,13 @@ def rank_agreement(
     Raises
     ------
     AgreementError
-        If a rater group has no score, or the groups share no history.
+        If the groups share no history.
 
     Examples
     --------
     >>> scores = pd.DataFrame({"reply_id": list("rst") * 2, "score": [1, 2, 3, 2, 2, 4]})
-    >>> scores = scores.assign(rater=["ann"] * 3 + ["llm"] * 3, dimension="empathy", history_id="h")
-    >>> scores = scores.assign(dialogue_id="d")
+    >>> scores = scores.assign(rater=np.repeat(["ann", "llm"], 3), dimension="empathy")
+    >>> scores["history_id"] = scores["dialogue_id"] = "h"
     >>> rank_agreement(scores, between=("ann", "llm"), n_resamples=0)["tau"].round(3).tolist()
     [0.816]
     """
@@ -639,7 +621,6 @@ def rank_agreement(
 
 
 def _taus(sheet: Array, conversation: Codes, first: int, second: int) -> Array:
-    """Compute tau for each conversation of two raters, whether it has one, and two replies."""
     units = pd.DataFrame({"conversation": conversation, "unit": np.arange(len(conversation))})
     units = units[~np.isnan(sheet[:, first] + sheet[:, second])]
     pairs = units.merge(units, on="conversation", suffixes=("", "_other")).query(

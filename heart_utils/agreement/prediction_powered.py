@@ -77,7 +77,7 @@ class PoweredRatings:
     n_effective: float  #: of even information that tell as much of a difference, as in ``Ratings``
 
     def ranks(self, *, judge: bool = True) -> pd.DataFrame:
-        """List the ranks each ``responder`` may hold, all at once: ``rank_low``, ``rank_high``."""
+        """List the ranks each ``responder`` may hold, all at once."""
         names, n = self.table["responder"], self.n_labelled
         robust = self.covariances[0 if judge else 1].loc[names, names].to_numpy()
         strength = self.table["strength" if judge else "people_strength"].to_numpy()
@@ -107,28 +107,27 @@ def prediction_powered_ratings(
 
     With s the score of a dialogue (wins minus expected wins), strengths solve
     :math:`\overline{s^H}_n - \lambda (\overline{s^J}_n - \overline{s^J}_N) = 0` for n dialogues of
-    people and N of the judge, so the judge's bias cancels. :math:`\lambda` minimises the variance,
-    is estimated for each dialogue from the others, and is zero where the judge does not help.
-    Sources: Angelopoulos et al. (2023), https://arxiv.org/abs/2311.01453; Zrnic and Candes (2024),
-    https://arxiv.org/abs/2403.03208.
+    people and N of the judge, so the judge's bias cancels. :math:`\lambda` is zero where the judge
+    does not help. Sources: Angelopoulos et al. (2023), https://arxiv.org/abs/2311.01453; Zrnic and
+    Candes (2024), https://arxiv.org/abs/2403.03208.
 
     Parameters
     ----------
     verdicts
-         One row a verdict; the dialogues that people judged are a random part.
+        One row a verdict; the dialogues that people judged must be a random part.
     judge
-        A rater, or ``"model"`` for all judges: each by its weight where all saw the same pairs,
-        else their mean.
+        A rater, or ``"model"``: each judge by its weight where all saw the same pairs, else their
+        mean.
     dimension
         A line of the rubric.
     cluster
-        The column of what was drawn.
+        What was drawn.
     rater
-        The column of who judged, where people would be drawn again too (20 people or more).
+        Column of who judged, for an interval over people like these too (20 or more).
     stands_for
-        The column of one over the chance that people were asked about a pair, where chances differ.
+        Column of one over the chance that people were asked, where chances differ.
     weight
-        Fixes lambda: 0 is people alone, 1 trusts the judge's differences in full.
+        Fixes lambda: 0 is people alone, 1 full trust in the judge.
     ci_level
         Level of the intervals.
 
@@ -136,25 +135,22 @@ def prediction_powered_ratings(
     -------
     PoweredRatings
         ``table`` has one row a responder, the strongest first: ``strength`` with its interval, the
-        same from people alone (``people_...``) and from the judge (``judge_...``, without
-        interval). ``saving`` is the estimated share of people's verdicts that the judge saves.
+        same from people alone (``people_...``) and the judge (``judge_...``, no interval).
+        ``saving`` is the share of people's verdicts that the judge saves.
 
     Raises
     ------
     AgreementError
-        If people judged fewer than five dialogues, or fewer than two a pair on average, or the
-        judge not all of these or no others.
-
+        If people judged fewer than five dialogues, or two a pair on average, or the judge not all
+        of these or no others.
     NotComparableError
         If comparisons do not link all responders.
 
     Examples
     --------
     >>> from heart_utils.simulate.study import simulate_study
-    >>> study = simulate_study(
-    ...     rng=np.random.default_rng(1), strengths=4, n_dialogues=60, pairs="all"
-    ... )
-    >>> votes = study.verdicts
+    >>> rng = np.random.default_rng(1)
+    >>> votes = simulate_study(rng=rng, strengths=4, n_dialogues=60, pairs="all").verdicts
     >>> labelled = votes["dialogue_id"].isin(votes["dialogue_id"].unique()[:20])
     >>> powered = prediction_powered_ratings(votes[labelled | (votes["rater_kind"] == "model")])
     >>> powered.n_labelled, powered.n_dialogues
@@ -240,7 +236,6 @@ def prediction_powered_ratings(
 
 
 def _of_people(entries: Entries, mine: Truths, stands_for: pd.Series | None) -> Entries:
-    """Keep the verdicts of people, with what each stands for where that is known."""
     weight = None
     if stands_for is not None:
         weight = stands_for.to_numpy(float)[entries.rows][mine]
@@ -260,7 +255,7 @@ def _of_people(entries: Entries, mine: Truths, stands_for: pd.Series | None) -> 
 
 @dataclass(frozen=True, eq=False)
 class _Judged:
-    """The judge's mean verdict on each pair, one matrix a dialogue, and which pairs it saw."""
+    """The judge's mean verdict on each pair by dialogue, and which pairs it saw."""
 
     wins: Array
     judged_pairs: Array
@@ -278,24 +273,19 @@ class _Judged:
 
     @property
     def n_cells(self) -> int:
-        """How many pairs of dialogues it saw."""
         return int(self.judged_pairs.sum() / 2.0)
 
     @cached_property
     def mean(self) -> Array:
-        """Its mean wins on each pair."""
         return ratio(self.wins.sum(axis=0), self.judged_pairs.sum(axis=0), 0.0)
 
     @cached_property
     def deviation(self) -> Array:
-        """How far it is from its mean, on each pair of each dialogue."""
         return np.asarray(self.wins - self.judged_pairs * self.mean)
 
 
 @dataclass(frozen=True, eq=False)
 class _Scores:
-    """How each dialogue moves the mean wins of each responder, shape (dialogues, responders)."""
-
     people: Array  # by people's verdicts
     judge_here: Array  # by the judge's, on what people judged
     judge_everywhere: Array  # by the judge's, through its mean over all dialogues
@@ -317,7 +307,6 @@ class _Scores:
 
 
 def _judges_of(entries: Entries, mine: Truths, judge: str) -> dict[str, _Judged]:
-    """Read each judge for itself where all saw the same pairs, else their mean."""
     together = {judge: _Judged.read(entries, mine)}
     if "rater" not in entries.table:
         return together
@@ -330,12 +319,11 @@ def _judges_of(entries: Entries, mine: Truths, judge: str) -> dict[str, _Judged]
 
 
 def _weighted(scores: list[Array], weights: Array) -> Array:
-    """Add up scores of dialogues, each judge's by its weight in each dialogue."""
     return np.asarray((np.array(scores) * weights[:, :, None]).sum(axis=0))
 
 
 def _trust(scores: list[_Scores], labelled: Truths, inverse: Array) -> Array:
-    """Estimate the weight of each judge in each dialogue, the average where no person voted."""
+    """Estimate each judge's weight by dialogue, the average where no person voted."""
     n, n_all = int(labelled.sum()), len(labelled)
     # By how much a judge's verdicts beside people's differ from its mean over all dialogues.
     differences = np.array([(one.judge_here - one.judge_everywhere)[labelled] for one in scores])
@@ -354,7 +342,6 @@ def _trust(scores: list[_Scores], labelled: Truths, inverse: Array) -> Array:
 
 
 def _with_judge(alone: BradleyTerry, shift: Array) -> BradleyTerry:
-    """Fit again after moving what people said by the judge's differences."""
     entries = replace(alone.entries, share=alone.entries.share - shift)
     counts = count_wins(entries, weights="pairs").total()
     theta = fit_strengths(counts[:, 0], alone.penalised, alone.theta)[0]
@@ -398,7 +385,7 @@ def _check(
 def labelled_weights(
     people_scores: Array, differences: Array, everywhere: Array, share: float, inverse: Array
 ) -> Array:
-    """Estimate the weight of each judge in each labelled dialogue from all the others."""
+    """Estimate each judge's weight in a labelled dialogue from all the others."""
     one, others, rests = people_scores @ inverse, differences @ inverse, everywhere @ inverse
     centred = rests - rests.mean(axis=1, keepdims=True)
     of_rest = np.einsum("jdk,idk->ji", centred, centred) / (rests.shape[1] - 1)
@@ -414,7 +401,7 @@ def labelled_weights(
 
 
 def _best(spread: Array, shared: Array) -> Array:
-    """Find the weights, none below zero and at most one in all, of the least variance."""
+    """Find the weights, none below zero and at most one in all, of least variance."""
     values, vectors = np.linalg.eigh(spread)
     root = np.sqrt(np.maximum(values, NEGLIGIBLE * max(values[-1], NEGLIGIBLE)))
     found = nnls(root[:, None] * vectors.T, vectors.T @ shared / root)[0]
@@ -422,7 +409,6 @@ def _best(spread: Array, shared: Array) -> Array:
 
 
 def _left_out(one: Array, other: Array) -> Array:
-    """Compute the trace of the covariance with each row left out in turn."""
     n = len(one) - 1
     products = (one * other).sum(axis=1)
     without_one, without_other = one.sum(axis=0) - one, other.sum(axis=0) - other
@@ -441,7 +427,6 @@ def _table(
     n: int,
     ci_level: float,
 ) -> pd.DataFrame:
-    """Build the table of strengths with intervals, next to the judge's own."""
     quantile, by_judge = stats.t.ppf((1.0 + ci_level) / 2.0, n - 1), find_separated(judged[None])[0]
     centre, judge = centring(penalised), fit_strengths(judged[None], by_judge)[0]
     columns: dict[str, pd.Index | Array] = {"responder": names}

@@ -53,21 +53,21 @@ def order_changes(
 ) -> pd.DataFrame:
     """Count pairs of responders that two measures order differently, beside what chance changes.
 
-    A reversal is *shown* by the test of qualitative interaction [1]_: both differences are certain
-    by paired t, and of opposite sign, adjusted over pairs by Holm.
+    A reversal is *shown* if both differences are certain by paired t, of opposite sign, adjusted
+    over pairs by Holm [1]_.
 
     Parameters
     ----------
     first
-        Scores by the first measure: ``responder``, the cluster and ``score``.
+        Scores: ``responder``, the cluster and ``score``.
     second
-        Scores by the second measure. What both have is compared.
+        Scores by the second measure; what both have is compared.
     cluster
         What was sampled: the starts.
     n_halves
-        How often starts are cut into random halves.
+        How often starts are cut in halves.
     n_resamples
-        Resamples of the starts for the interval; 0 for none.
+        Resamples of the starts; 0 for no interval.
     ci_level
         Level of the interval and of the tests.
     rng
@@ -76,11 +76,11 @@ def order_changes(
     Returns
     -------
     pandas.DataFrame
-        One row a comparison, with ``share`` of pairs, ``n_pairs``, and ``n_clusters`` on each side;
-        ``excess`` with ``ci_low``, ``ci_high`` and ``ci_level``:
+        One row a comparison, with ``share`` of pairs, ``n_pairs``, ``n_clusters`` on each side;
+        ``excess`` with its interval:
 
         - ``same starts``: in another order by the second measure;
-        - ``shown reversed``, ``shown the same`` and ``not shown``: by the tests;
+        - ``shown reversed``, ``shown the same``, ``not shown``: by the tests;
         - ``other starts``: the first measure on one half against the second on the other;
         - ``first again``, ``second again``: one measure on both halves, the floor of chance;
         - ``excess``: ``other starts`` less ``second again``.
@@ -88,7 +88,7 @@ def order_changes(
     Raises
     ------
     AgreementError
-        If both measures have fewer than two responders or four starts in common.
+        If fewer than two responders or four starts are common to both.
 
     References
     ----------
@@ -111,7 +111,6 @@ def order_changes(
     weights = np.vstack([np.ones(len(both)), draw_weights(len(both), n_resamples, rng)])
 
     def orders(half: Codes) -> list[Array]:
-        """Return who leads in each pair by either measure, a row for the data and each resample."""
         sums = [weights[:, half] @ scores[half] for scores in (one, other)]
         return [np.sign(total[:, left] - total[:, right]).astype(np.int8) for total in sums]
 
@@ -147,7 +146,6 @@ def order_changes(
 
 
 def _both_certain(one: Array, other: Array) -> Array:
-    """Test of each pair that both differences have the signs that they show, by Holm."""
     p = []
     for gaps in (one, other):
         varies = gaps.std(axis=0) > 1e-9 * np.abs(gaps).max(axis=0)
@@ -175,7 +173,7 @@ def track_recipients(
     Parameters
     ----------
     values
-        One row a ``history_id`` and combination of the columns of `by`, with ``value``.
+        One row a ``history_id`` and combination of `by`, with ``value``.
     histories
         The table with the seeker's answers.
     by
@@ -188,23 +186,20 @@ def track_recipients(
     Returns
     -------
     pandas.DataFrame
-        One row a combination and outcome: the columns of `by`, ``outcome``, ``correlation``,
-        ``ci_low``, ``ci_high``, ``ci_level``, ``n`` (with an outcome), ``n_missing``,
-        ``n_clusters``, ``provisional``.
+        One row a combination and outcome: columns of `by`, ``outcome``, ``correlation``,
+        ``ci_low``, ``ci_high``, ``ci_level``, ``n``, ``n_missing`` (outcomes), ``n_clusters``,
+        ``provisional``.
 
     Raises
     ------
     AgreementError
-        If a column is missing, a history appears twice in a combination, or no value has an
-        outcome.
+        If a history appears twice in a combination, or no value has an outcome.
 
     Examples
     --------
     >>> told = pd.DataFrame({"history_id": list("ghij"), "seeker_empathy": [2, 3, 5, None]})
     >>> told["dialogue_id"] = told["history_id"]
-    >>> seen = pd.DataFrame(
-    ...     {"history_id": list("ghij"), "code": "q", "value": [0.1, 0.2, 0.4, 0.3]}
-    ... )
+    >>> seen = told[["history_id"]].assign(code="q", value=[0.1, 0.2, 0.4, 0.3])
     >>> tracked = track_recipients(seen, told, outcomes=["seeker_empathy"], n_resamples=0)
     >>> tracked[["correlation", "n"]].values.tolist()
     [[1.0, 3.0]]
@@ -252,7 +247,6 @@ def track_recipients(
 def _correlate(
     part: pd.DataFrame, outcome: str, where: Codes, drawn: Array, ci_level: float
 ) -> dict[str, object]:
-    """Compute Spearman's correlation with mid-ranks, in the data and in each resample."""
     has_outcome = part[outcome].notna().to_numpy()
     rows, where = part[has_outcome], where[has_outcome]
     n_clusters = len(np.unique(where))
@@ -282,7 +276,6 @@ def _correlate(
 
 
 def _ranks(codes: Codes, weights: Array) -> Array:
-    """Compute mid-ranks of the entries, each entry counted as often as its weight."""
     order = np.argsort(codes, kind="stable")
     starts = np.searchsorted(codes[order], np.unique(codes))
     counts = np.add.reduceat(weights[:, order], starts, axis=1)
@@ -303,34 +296,33 @@ def spearman_interval(
 ) -> tuple[float, float]:
     r"""Compute the interval of a rank correlation from its value and the number of models.
 
-    It is symmetric on the scale of :math:`\operatorname{artanh}\rho`, with variance :math:`1/(n-3)`
-    after Fisher, or :math:`(1 + \rho^2/2)/(n-3)` after Bonett and Wright (2000),
-    https://doi.org/10.1007/BF02294183.
+    On the scale of :math:`\operatorname{artanh}\rho` the variance is :math:`1/(n-3)` (Fisher) or
+    :math:`(1 + \rho^2/2)/(n-3)`: Bonett and Wright (2000), https://doi.org/10.1007/BF02294183.
 
     Parameters
     ----------
     rho
-        The rank correlation (Spearman), between -1 and 1, ends excluded.
+        Spearman's correlation, inside -1 and 1.
     n
         Number of models, four or more.
     method
         ``"fisher"`` or ``"bonett-wright"``.
     ci_level
-        Level of the interval, such as 0.95.
+        Level of the interval.
 
     Returns
     -------
     tuple of float
-        Lower and upper end, between -1 and 1.
+        Lower and upper end.
 
     Raises
     ------
     ScalingError
-        If there are too few models, rho is not inside -1 and 1, or the method is unknown.
+        If models are too few, rho is not inside -1 and 1, or the method is unknown.
 
     Examples
     --------
-    >>> [round(end, 2) for end in spearman_interval(0.53, 16)]  # HEART's correlation over 16 models
+    >>> [round(end, 2) for end in spearman_interval(0.53, 16)]
     [0.05, 0.81]
     """
     if method not in ("fisher", "bonett-wright"):
@@ -368,19 +360,18 @@ def correlate_scale(
 ) -> Trend:
     """Correlate a rating with what a model takes, or is, by ranks.
 
-    The p values are about relabelling these models, not about models to come. Shuffling within
-    families keeps what makers have in common; shuffling the families' means asks whether makers
-    differ alike.
+    The p values, of shuffles of all models, within families and of families' means, are about
+    relabelling these models, not about models to come.
 
     Parameters
     ----------
     models
-        A row a model: ``responder``, `x`, ``rating`` and, if known, ``family``; rows without `x` or
-        ``rating`` are out.
+        A row a model: ``responder``, `x`, ``rating`` and ``family`` if known; incomplete rows are
+        out.
     x
         What is correlated with the rating.
     n_shuffles
-        Orders drawn, where there are too many to try all.
+        Orders drawn, where not all can be tried.
     ci_level, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
@@ -455,7 +446,6 @@ def _rho(one: ArrayLike, other: ArrayLike) -> float:
 def _p_value(
     one: Array, other: Array, codes: NDArray[Any], n_shuffles: int, rng: np.random.Generator
 ) -> float:
-    """Compute the two-sided p value by shuffling orders within codes, as scipy's test cannot."""
     places = np.argsort(codes, kind="stable")
     first, second = (
         ranks - ranks.mean()

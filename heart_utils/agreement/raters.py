@@ -37,10 +37,7 @@ MOST_STEPS, TOLERANCE = 20_000, 1e-6
 
 @dataclass(frozen=True)
 class ExclusionRule:
-    """When a rater is left out.
-
-    Defaults are those of the protocol; a study may set others, beforehand.
-    """
+    """When a rater is left out; defaults are the protocol's. Set others beforehand."""
 
     #: more failed attention checks than this leave a rater out by themselves
     max_failed_checks: int = 1
@@ -61,26 +58,24 @@ def rater_quality(
     Parameters
     ----------
     verdicts
-        Of one panel; ``seconds`` and ``position`` are used if they are there.
+        Of one panel; ``seconds`` and ``position`` are optional.
     raters
-        The table of attention checks, if any.
+        The table of attention checks.
     dimension
-        The line of the rubric that all were asked.
+        Line of the rubric that all were asked.
 
     Returns
     -------
     pandas.DataFrame
-        One row per ``rater``: ``n_verdicts``, ``median_seconds``, ``tie_share``; ``share_first``
-        (of choices, for the reply shown first) and ``side_p``, the chance of one as far from a
-        half; ``longest_run`` of one side and ``run_p``; ``agreement`` with the majority of the
-        others on ``n_compared`` pairs; ``reliability`` (Dawid and Skene's); ``n_checks``,
-        ``n_checks_failed``.
+        One row a ``rater``: ``n_verdicts``, ``median_seconds``, ``tie_share``; ``share_first`` (of
+        choices, for the reply shown first) and ``side_p``, the chance of one as far from a half;
+        ``longest_run`` of one side, ``run_p``; ``agreement`` with the others' majority on
+        ``n_compared`` pairs; ``reliability`` (Dawid and Skene); ``n_checks``, ``n_checks_failed``.
 
     Raises
     ------
     AgreementError
-        If no verdict has the dimension, a rater gave two valid verdicts on one pair, or `raters`
-        lacks one.
+        If no verdict has the dimension, a rater judged a pair twice, or `raters` lacks one.
 
     Examples
     --------
@@ -137,14 +132,14 @@ def decide_exclusions(quality: pd.DataFrame, rule: ExclusionRule | None = None) 
     Parameters
     ----------
     quality
-        As :func:`rater_quality` makes it.
+        From :func:`rater_quality`.
     rule
         By default the protocol's rule.
 
     Returns
     -------
     pandas.DataFrame
-        One row per rater: ``rater``, ``excluded``, ``signs`` (a list of words) and ``n_verdicts``.
+        One row a rater: ``rater``, ``excluded``, ``signs`` (words) and ``n_verdicts``.
 
     Examples
     --------
@@ -185,10 +180,9 @@ def dawid_skene(
 ) -> pd.DataFrame:
     """Fit the true class of items and the errors of raters by EM.
 
-    It takes ``item``, ``rater``, ``answer`` and returns ``probability`` and ``count``, plus
-    `prior`, of each ``rater``, ``truth`` and ``answer``. Under a `mirror`, such as a for b, a rater
-    errs alike on a class and on its image. Source: Dawid and Skene (1979),
-    https://doi.org/10.2307/2346806
+    From ``item``, ``rater``, ``answer`` it gives ``probability`` and ``count``, plus `prior`, of
+    each ``rater``, ``truth`` and ``answer``. Under a `mirror`, such as a for b, a rater errs alike
+    on both. Source: Dawid and Skene (1979), https://doi.org/10.2307/2346806
     """
     columns = ["item", "rater", "answer"]
     need_columns(answers, columns, AgreementError)
@@ -256,7 +250,6 @@ def rater_reliability(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _sides(rows: pd.DataFrame) -> pd.DataFrame:
-    """Find which side each rater chose, in sequence, where the order is known."""
     sided = rows[(rows["verdict"] != "tie") & rows["order"].isin(ORDERS)]
     first = (sided["verdict"] == "a") == (sided["order"] == "ab")
     side_rows = []
@@ -274,7 +267,6 @@ def _longest_run(values: np.ndarray) -> int:
 
 
 def _run_probability(n: int, length: int) -> float:
-    """Compute the probability that n fair tosses hold a run of at least this length."""
     if length <= 1:
         return 1.0
     # chance that no run is long enough yet, and the present one has length 1, 2, ...
@@ -286,7 +278,6 @@ def _run_probability(n: int, length: int) -> float:
 
 
 def _leave_one_out(rows: pd.DataFrame) -> pd.DataFrame:
-    """Compare each choice with the majority of the others on the same pair."""
     lean = rows["verdict"].map({"a": 1, "b": -1, "tie": 0})
     sided = (lean != 0).astype(int)
     others = lean.groupby(rows["pair_id"]).transform("sum") - lean
@@ -324,7 +315,7 @@ class WriterRatings:
     sd_high: float
 
     def leaderboard(self) -> pd.DataFrame:
-        """Build the leaderboard of writers judged often enough, with the average writer."""
+        """Build the leaderboard of writers judged often enough, with their average."""
         few = self.writers.loc[~self.writers["enough"], "writer"]
         table = self.split.table[~self.split.table["responder"].isin(few)]
         mean = self.split.strength[self.writers["writer"]].mean()
@@ -370,11 +361,10 @@ def rate_writers(
     ci_level: float = 0.95,
     rng: Rng = None,
 ) -> WriterRatings:
-    r"""Rate writers together and apart, and the average human as the mean over writers.
+    """Rate writers together and apart, and the average human as the mean over writers.
 
-    A writer's gap is their strength less the mean of those who are no writers. The mean gap's
-    standard error for writers like these is :math:`\sqrt{s^2 + \tau^2 / W}`: W writers, s from
-    resampling dialogues, :math:`\tau` their standard deviation.
+    A gap is a strength less the mean of those who are no writers; the mean gap's interval is for
+    writers like these.
 
     Parameters
     ----------
@@ -392,7 +382,7 @@ def rate_writers(
     Raises
     ------
     RatingsError
-        If there are fewer than three writers, nobody else, or a writer is not known.
+        If writers are fewer than three or unknown, or there is nobody else.
 
     Examples
     --------
@@ -494,7 +484,7 @@ def paule_mandel(
 ) -> tuple[float, float, float]:
     """Estimate the spread between units from noisy effects, with its interval.
 
-    Paule and Mandel's estimator; Viechtbauer (2007), https://doi.org/10.1002/sim.2514.
+    Source: Viechtbauer (2007), https://doi.org/10.1002/sim.2514.
     """
     df = len(effects) - 1
 

@@ -7,7 +7,7 @@ NOT_CALIBRATED = "not calibrated"
 
 
 class Record(Protocol):
-    """What is read of a record of a judge's calibration: the judge, its dimension, and words."""
+    """What is read of a record of a judge's calibration."""
 
     @property
     def judge(self) -> str: ...  # noqa: D102
@@ -19,7 +19,7 @@ class Record(Protocol):
 
 
 def words_of_record(records: Sequence[Record], judge: str, *, dimension: str | None = None) -> str:
-    """Return what records say of a judge, on one dimension or on each, or "not calibrated"."""
+    """Return what records say of a judge, on one dimension or on each."""
     own = [record for record in records if record.judge == judge]
     if dimension is None:
         words = [f"{record.dimension}: {record.describe()}" for record in own]

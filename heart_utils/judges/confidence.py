@@ -35,24 +35,22 @@ def calibrate_probabilities(
 ) -> Calibrated:
     """Divide a judge's log-odds by the temperature at which they fit people's votes best.
 
-    The log-odds of `p_a` are divided by one number for each judge, above 1 where it was too sure,
-    by logistic regression without an intercept, cross-fitted over dialogues.
+    The temperature, above 1 where the judge was too sure, is cross-fitted over dialogues.
 
     Parameters
     ----------
     verdicts
-        Judges' verdicts with ``p_a``, ``pair_id``, ``dimension``, ``dialogue_id`` and ``rater``.
+        With ``p_a``, ``pair_id``, ``dimension``, ``dialogue_id`` and ``rater``.
     people
         People's verdicts on some of the same pairs and dimensions; ties are left out.
     folds
-        Into how many parts the dialogues are split.
+        Parts into which dialogues are split.
 
     Returns
     -------
     Calibrated
-        ``verdicts`` with the new ``p_a``, and ``judges``. A judge with fewer than 50 of people's
-        votes, or fewer dialogues than `folds`, keeps its ``p_a`` and gets the flag
-        ``uncalibrated``, which is taken off the others.
+        ``verdicts`` with the new ``p_a``, and ``judges``. With fewer than 50 votes of people, or
+        fewer dialogues than `folds`, a judge keeps its ``p_a`` and is flagged ``uncalibrated``.
 
     Raises
     ------
@@ -61,9 +59,9 @@ def calibrate_probabilities(
 
     Examples
     --------
-    >>> pairs = [f"p{number}" for number in range(100)]
-    >>> mine = pd.DataFrame({"pair_id": pairs, "dialogue_id": pairs, "dimension": "overall"})
-    >>> sure = mine.assign(rater="judge", p_a=0.99)  # of four answers three are right
+    >>> mine = pd.DataFrame({"pair_id": range(100), "dialogue_id": range(100)}).astype(str)
+    >>> mine["dimension"] = "overall"
+    >>> sure = mine.assign(rater="judge", p_a=0.99)  # right in three of four
     >>> votes = mine.assign(verdict=["a", "a", "a", "b"] * 25)
     >>> float(calibrate_probabilities(sure, votes).verdicts["p_a"].mean().round(2))
     0.75
@@ -96,7 +94,6 @@ def _log_odds(p_a: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _slope(odds: NDArray[np.float64], won: NDArray[np.bool_]) -> float:
-    """Fit by how much a judge's log-odds are to be multiplied; never below 0."""
     from sklearn.linear_model import LogisticRegression
 
     if won.all() or not won.any() or not odds.any():
@@ -108,7 +105,6 @@ def _slope(odds: NDArray[np.float64], won: NDArray[np.bool_]) -> float:
 def _cross_fit(
     rows: pd.DataFrame, met: pd.DataFrame, dialogues: NDArray[np.object_], folds: int
 ) -> tuple[pd.DataFrame, dict[str, float]]:
-    """Calibrate each dialogue by the votes on the others, and say how well that fits."""
     from sklearn.metrics import log_loss
 
     fold = pd.Series(np.arange(len(dialogues)) % folds, dialogues)
@@ -126,7 +122,6 @@ def _cross_fit(
 
 
 def _flagged(rows: pd.DataFrame, calibrated: bool) -> pd.DataFrame:
-    """Put the flag on rows with a probability that was not held against people."""
     old = rows["flags"] if "flags" in rows else pd.Series([[]] * len(rows), rows.index)
     add = [UNCALIBRATED] if not calibrated else []
     new = []
@@ -148,17 +143,16 @@ def calibrate_abstention(
 ) -> pd.DataFrame:
     """Choose from people's votes the confidence from which a judge's verdicts are accepted.
 
-    Thresholds that accept 30, 40, ... 100 % of verdicts are tested in turn until one fails: the
-    upper 95 % bound on the share that people contradict exceeds `risk`. Sources: Angelopoulos et
-    al. (2021), https://arxiv.org/abs/2110.01052; Jung et al. (2024),
-    https://arxiv.org/abs/2407.18370
+    Thresholds that accept 30, 40, ... 100 % of verdicts are tested in turn until the upper 95 %
+    bound on the share that people contradict exceeds `risk`. Sources: Angelopoulos et al. (2021),
+    https://arxiv.org/abs/2110.01052; Jung et al. (2024), https://arxiv.org/abs/2407.18370
 
     Parameters
     ----------
     wrong
-        One entry a vote of a person: 1 if the judge's verdict differs, else 0.
+        One entry a person's vote: 1 if the judge differs, else 0.
     confidence
-        How sure the judge says it is, such as ``abs(2 * p_a - 1)``.
+        How sure the judge is, such as ``abs(2 * p_a - 1)``.
     cluster
         What was sampled, such as the question.
     risk
@@ -168,8 +162,8 @@ def calibrate_abstention(
     -------
     pandas.DataFrame
         One row a threshold, the highest first: ``threshold``, ``coverage``, ``risk``, ``risk_high``
-        (the bound), ``n_votes``, ``n_clusters``, ``passed``. The lowest that passed is the one to
-        use; if none did, the judge always abstains.
+        (the bound), ``n_votes``, ``n_clusters``, ``passed``. Use the lowest that passed; if none
+        did, the judge always abstains.
 
     Raises
     ------
@@ -179,7 +173,7 @@ def calibrate_abstention(
     Examples
     --------
     >>> wrong, question = [0] * 90 + [1] * 10 + [0, 1] * 50, [*range(40)] * 5
-    >>> sure = [0.9] * 100 + [0.1] * 100
+    >>> sure = np.repeat([0.9, 0.1], 100)
     >>> calibrate_abstention(wrong, sure, question, risk=0.2)["passed"].tolist()
     [True, False]
     """
@@ -210,7 +204,7 @@ def calibrate_abstention(
 
 
 def risk_bound(wrong: Array, n: Array, error: float) -> float:
-    """Bound a share from above, from its counts by cluster: by votes and by whole questions."""
+    """Bound a share from above, from its counts by cluster."""
     wrong, n = wrong[n > 0], n[n > 0]
     share, votes, clusters = float(wrong.sum() / n.sum()), float(n.sum()), len(n)
     if clusters < 2 or share == 1.0:

@@ -39,7 +39,7 @@ LIST_LINE = r"(?m)^\s*(?:[-*•‣]|\d{1,2}[.)])\s+\S"
 
 
 class BiasError(ValueError):
-    """These verdicts or scores cannot show the bias that was asked about."""
+    """These verdicts or scores cannot show the bias."""
 
 
 def position_bias(
@@ -54,25 +54,23 @@ def position_bias(
     Parameters
     ----------
     verdicts
-        Each order of a pair a row: not yet joined.
+        Orders not joined.
     rng, n_resamples, ci_level
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
     pandas.DataFrame
-        One row a rater, dimension and measure: ``first_share`` (of valid verdicts, won by the reply
-        shown first), ``inconsistent_share`` (of pairs seen in both orders), ``tie_share``,
-        ``failed_share`` (of answers); ``value``, ``ci_low``, ``ci_high``, ``n``, ``n_clusters``,
-        ``provisional`` and ``why`` there is no value or interval.
+        One row a rater, dimension and measure: ``first_share`` (won by the reply shown first),
+        ``inconsistent_share`` (of pairs seen in both orders), ``tie_share``, ``failed_share``;
+        ``value``, ``ci_low``, ``ci_high``, ``n``, ``n_clusters``, ``provisional``, ``why`` one is
+        missing.
 
     Examples
     --------
-    >>> verdicts = pd.DataFrame(
-    ...     {"dialogue_id": list("ddee"), "order": ["ab", "ba"] * 2, "repeat": 0}
-    ... )
+    >>> verdicts = pd.DataFrame({"dialogue_id": list("ddee"), "order": ["ab", "ba"] * 2})
     >>> verdicts = verdicts.assign(pair_id=verdicts["dialogue_id"], verdict=list("abaa"), rater="j")
-    >>> verdicts = verdicts.assign(dimension="overall", state="valid")
+    >>> verdicts = verdicts.assign(repeat=0, dimension="overall", state="valid")
     >>> position_bias(verdicts, rng=np.random.default_rng(1))["value"].tolist()
     [0.75, 0.5, 0.0, 0.0]
     """
@@ -107,26 +105,22 @@ def position_bias(
 def text_features(replies: pd.DataFrame) -> pd.DataFrame:
     r"""Compute features of each reply's form, such as its length and use of lists.
 
-    That judges prefer longer replies is reported by Zheng et al. (2023),
-    https://arxiv.org/abs/2306.05685. First person and lists are found for English.
+    Source: Zheng et al. (2023), https://arxiv.org/abs/2306.05685. English only.
 
     Parameters
     ----------
     replies
-        The table of replies, with ``reply_id`` and ``text``; those without text are left out.
+        With ``reply_id`` and ``text``; those without text are left out.
 
     Returns
     -------
     pandas.DataFrame
-        One row a reply, with the index ``reply_id``: ``log2_words`` (one unit is twice the length),
-        and 1 or 0 for ``list_marks`` (a line begins with a bullet or a number), ``first_person``
-        and ``question``.
+        One row a ``reply_id``: ``log2_words`` (one unit is twice the length), and 1 or 0 for
+        ``list_marks`` (bullets or numbers), ``first_person`` and ``question``.
 
     Examples
     --------
-    >>> replies = pd.DataFrame(
-    ...     {"reply_id": ["r", "s"], "text": ["I hear you.", "1. Sleep\n2. Eat"]}
-    ... )
+    >>> replies = pd.DataFrame({"reply_id": [*"rs"], "text": ["I hear.", "1. Sleep\n2. Eat"]})
     >>> text_features(replies)[["list_marks", "first_person"]].values.tolist()
     [[0.0, 1.0], [1.0, 0.0]]
     """
@@ -141,7 +135,7 @@ def text_features(replies: pd.DataFrame) -> pd.DataFrame:
 
 
 def feature_gaps(comparisons: pd.DataFrame, features: pd.DataFrame) -> pd.DataFrame:
-    """Compute by how much reply a exceeds reply b in each feature, by ``pair_id``."""
+    """Compute by how much reply a exceeds b in each feature, by ``pair_id``."""
     pairs = comparisons.drop_duplicates("pair_id").set_index("pair_id")
     sides = [features.reindex(pairs[side]).to_numpy(float) for side in ("reply_a", "reply_b")]
     return pd.DataFrame(sides[0] - sides[1], columns=features.columns, index=pairs.index)
@@ -157,42 +151,39 @@ def feature_bias(
 ) -> pd.DataFrame:
     r"""Estimate how features of a reply go with winning, all features at once (logistic).
 
-    The model is :math:`P(a) = \operatorname{logit}^{-1}(\sum_k \beta_k (x_{ak} - x_{bk}) +
-    \theta_i - \theta_j)`, with strengths :math:`\theta` of who wrote and half wins for ties. Only
-    features assigned at random show an effect.
+    :math:`P(a) = \operatorname{logit}^{-1}(\sum_k \beta_k (x_{ak} - x_{bk}) + \theta_i -
+    \theta_j)`, with authors' strengths :math:`\theta`; a tie is half a win. Only features assigned
+    at random show an effect.
 
     Parameters
     ----------
     verdicts
-        Verdicts, orders not joined. Pairs without features are left out.
+        Orders not joined. Pairs without features are left out.
     comparisons
         The table of comparisons.
     features
-        One row a reply, with the index ``reply_id``, and one numeric column a feature.
+        One row a ``reply_id`` (index), one numeric column a feature.
     within_authors
-        Whether strengths of the responders are in the model.
+        Whether the model has authors' strengths.
     ci_level
         Level of the intervals.
 
     Returns
     -------
     pandas.DataFrame
-        One row a rater, dimension and feature: ``log_odds`` (added by one unit more of the
-        feature), ``se`` (clustered by dialogue), ``ci_low``, ``ci_high``, ``p``, ``p_holm`` (over
-        the features of one rater and dimension), ``n_pairs``, ``n_clusters``, ``provisional``, and
-        ``why`` there is no estimate.
+        One row a rater, dimension and feature: ``log_odds`` of one unit more, ``se`` (clustered by
+        dialogue), ``ci_low``, ``ci_high``, ``p``, ``p_holm`` (over the features), ``n_pairs``,
+        ``n_clusters``, ``provisional``, and ``why`` there is no estimate.
 
     Raises
     ------
     BiasError
-        If no valid verdict is on a pair whose replies have features.
+        If no valid verdict is on replies with features.
 
     Examples
     --------
     >>> from heart_utils.simulate.study import simulate_study
-    >>> study = simulate_study(
-    ...     rng=np.random.default_rng(1), strengths=3, n_dialogues=40, pairs="all"
-    ... )
+    >>> study = simulate_study(rng=np.random.default_rng(1), strengths=3, n_dialogues=40, pairs=3)
     >>> replies = study.replies["reply_id"]
     >>> features = pd.DataFrame({"n_words": np.arange(len(replies)) % 7}, index=replies)
     >>> feature_bias(study.verdicts, study.comparisons, features)["feature"].unique().tolist()
@@ -229,7 +220,6 @@ def feature_bias(
 def _share(
     values: object, clusters: pd.Series, without: str, how: tuple[Rng, int, float]
 ) -> dict[str, object]:
-    """Compute the mean of zeros, halves and ones, with an interval."""
     outcomes, n_clusters = np.asarray(values, dtype=float), clusters.nunique()
     value, low, high, why = outcomes.mean() if n_clusters else np.nan, np.nan, np.nan, without
     if n_clusters > 1:
@@ -248,7 +238,6 @@ def _share(
 def _fit(
     won: Array, gap: pd.DataFrame, authors: Array, clusters: pd.Series, ci_level: float
 ) -> pd.DataFrame:
-    """Fit all features at once, and say why where one has no estimate."""
     n_clusters, varies = clusters.nunique(), _identified(authors, gap.to_numpy())
     why = np.where(varies, "", "does not vary apart from who wrote").astype(object)
     table = pd.DataFrame(
@@ -270,7 +259,7 @@ def _fit(
 def fit_logistic(
     design: Array, won: Array, clusters: pd.Series, ci_level: float
 ) -> tuple[pd.DataFrame, str]:
-    """Fit a logistic model without constant, errors clustered, or say why there is none."""
+    """Fit a logistic model without constant, errors clustered, or say why not."""
     from statsmodels.api import GLM, families
 
     codes, n = pd.factorize(clusters)[0], clusters.nunique()
@@ -291,7 +280,7 @@ def fit_logistic(
 
 
 def author_columns(verdicts: pd.DataFrame) -> Array:
-    """Build one column for each author but the first: 1 where it wrote a, -1 where b."""
+    """Build a column for each author but the first: 1 for a, -1 for b."""
     authors = sorted({*verdicts["responder_a"], *verdicts["responder_b"]})[1:]
     a, b = (
         verdicts[side].to_numpy()[:, None] == np.array(authors, dtype=object)
@@ -301,7 +290,6 @@ def author_columns(verdicts: pd.DataFrame) -> Array:
 
 
 def _identified(authors: Array, features: Array) -> NDArray[np.bool_]:
-    """Find the features that authors, and the features before them, do not determine."""
     both = np.column_stack([authors, features])
     sizes = range(authors.shape[1], both.shape[1] + 1)
     ranks = [np.linalg.matrix_rank(both[:, :n]) if n and len(both) else 0 for n in sizes]
@@ -309,7 +297,7 @@ def _identified(authors: Array, features: Array) -> NDArray[np.bool_]:
 
 
 def tested(values: Array, n_clusters: int, ci_level: float, **ends: float) -> dict[str, float]:
-    """Compute interval and p value of the first value from the others, its resamples."""
+    """Compute interval and p value of the first value from its resamples."""
     low, high = interval_of(float(values[0]), values[1:], n_clusters, ci_level, **ends)
     p = p_value(float(values[0]), values[1:], n_clusters) if np.isfinite(low) else np.nan
     return {"ci_low": low, "ci_high": high, "p": p}
@@ -330,15 +318,14 @@ def compare_answers(
     n_resamples: int = 1000,
     ci_level: float = 0.95,
 ) -> pd.DataFrame:
-    """Compare a rater's answers to what should be one question, asked under several conditions.
+    """Compare a rater's answers to what should be one question under several conditions.
 
     Parameters
     ----------
     verdicts
         Orders not joined.
     by
-        ``"repeat"`` (asked again), ``"protocol"`` (other words), ``"answer_format"``, or a column
-        of your own, such as a month.
+        ``"repeat"``, ``"protocol"`` (other words), ``"answer_format"``, or a column of yours.
     rng, n_resamples, ci_level
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
@@ -346,8 +333,8 @@ def compare_answers(
     -------
     pandas.DataFrame
         One row a rater, dimension and two conditions ``one`` and ``other``: ``same_share`` of pairs
-        in one order that got the same verdict, ``ci_low``, ``ci_high``, ``n``, ``n_failed``
-        (questions, under either), ``n_clusters``, ``provisional``.
+        in one order with the same verdict, ``ci_low``, ``ci_high``, ``n``, ``n_failed`` (under
+        either), ``n_clusters``, ``provisional``.
 
     Examples
     --------
@@ -390,14 +377,13 @@ def repeat_reliability(
 ) -> pd.DataFrame:
     """Compute the share of variance of a judge's answers that repeats reproduce.
 
-    It is the intraclass correlation of one-way analysis of variance, :math:`(B - W) / (B + (k - 1)
-    W)` with mean squares between and within questions and :math:`k` repeats. Source: Shrout and
-    Fleiss (1979), case 1, https://doi.org/10.1037/0033-2909.86.2.420
+    It is :math:`(B - W) / (B + (k - 1) W)`, with mean squares between and within questions and
+    :math:`k` repeats. Source: Shrout and Fleiss (1979), https://doi.org/10.1037/0033-2909.86.2.420
 
     Parameters
     ----------
     verdicts
-        Orders not joined, with the column ``repeat`` that numbers the answers to one question.
+        Orders not joined, with ``repeat``, the number of the answer.
     rng, n_resamples, ci_level
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
@@ -405,8 +391,8 @@ def repeat_reliability(
     -------
     pandas.DataFrame
         One row a rater and dimension: ``reliability``, ``ci_low``, ``ci_high``, ``ci_level``,
-        ``n_questions`` asked twice or more (a pair in one order), ``repeats`` (their mean number of
-        answers), ``n_failed`` answers, ``n_clusters`` dialogues, ``provisional``.
+        ``n_questions`` asked twice or more (a pair in one order), mean ``repeats``, ``n_failed``
+        answers, ``n_clusters``, ``provisional``.
 
     Raises
     ------
@@ -418,7 +404,7 @@ def repeat_reliability(
     >>> votes = pd.DataFrame({"dialogue_id": list("ddeeff"), "repeat": [0, 1] * 3, "order": "ab"})
     >>> votes = votes.assign(pair_id=votes["dialogue_id"], verdict=list("aabbab"), rater="judge")
     >>> found = repeat_reliability(votes.assign(dimension="overall", state="valid"))
-    >>> found["reliability"].round(2).tolist()  # (B - W) / (B + W) with B = 1/2, W = 1/6
+    >>> found["reliability"].round(2).tolist()
     [0.5]
     """
     need_columns(

@@ -57,7 +57,7 @@ def grade_probes(
     Parameters
     ----------
     verdicts
-        The table of verdicts; each compares a reply by ``reference`` with a probe made from it.
+        Each compares a reply by ``reference`` with a probe made from it.
     expected
         Probe -> ``"worse"``, ``"not_better"`` or ``"even"``, by construction.
     alpha
@@ -66,12 +66,11 @@ def grade_probes(
     Returns
     -------
     pandas.DataFrame
-        One row a judge and probe: ``right`` (share of dialogues in which the unspoilt reply is
-        preferred), Wilson's ``ci_low`` and ``ci_high``, ``ci_level``, ``p`` (two-sided sign test
-        over dialogues), ``p_holm`` (over a judge's probes), ``contradicted`` (share of pairs),
-        ``n`` dialogues, ``n_failed`` pairs, ``n_places`` (2 where the unspoilt reply was shown
-        first and second), ``provisional``, ``outcome`` (:data:`OUTCOMES`), and ``detectable``: the
-        smallest true ``right`` above one half with power 0.8.
+        One row a judge and probe: ``right`` (share of dialogues), Wilson's ``ci_low`` and
+        ``ci_high``, ``ci_level``, ``p`` (two-sided sign test over dialogues), ``p_holm`` (over a
+        judge's probes), ``contradicted`` (share of pairs), ``n`` dialogues, ``n_failed`` pairs,
+        ``n_places`` (2: the unspoilt reply came first and second), ``provisional``, ``outcome``
+        (:data:`OUTCOMES`), ``detectable``: the smallest true ``right`` found with power 0.8.
 
     Raises
     ------
@@ -83,7 +82,7 @@ def grade_probes(
     >>> verdicts = pd.DataFrame({"dialogue_id": range(8), "pair_id": range(8), "repeat": 0})
     >>> verdicts = verdicts.assign(order="ab", verdict="b", state="valid", rater="judge")
     >>> verdicts = verdicts.assign(responder_a="echo", responder_b="reference", dimension="overall")
-    >>> grade_probes(verdicts, {"echo": "worse"})[["right", "p"]].values.tolist()  # 2 / 2^8
+    >>> grade_probes(verdicts, {"echo": "worse"})[["right", "p"]].values.tolist()
     [[1.0, 0.0078125]]
     """
     strange = sorted(set(expected.values()) - set(OUTCOMES))
@@ -125,21 +124,20 @@ def describe_judges(grades: pd.DataFrame, *, records: Sequence[Record] = ()) -> 
 
     *Not to be trusted*: it prefers a spoilt reply, rewards something that adds nothing, contradicts
     itself in half of the pairs, or recognises fewer than half of the spoilt replies. *Passed these
-    probes*: it recognises all, of which there is one at least, whether the unspoilt reply was shown
-    first or second, and rewards none of the rest.
+    probes*: it recognises all (at least one) in both places, and rewards none.
 
     Parameters
     ----------
     grades
         From :func:`grade_probes`.
     records
-        From :func:`~heart_collect.judging.calibration.calibrate_judge`, of any judges.
+        From :func:`~heart_collect.judging.calibration.calibrate_judge`.
 
     Returns
     -------
     pandas.DataFrame
         One row a judge: ``rater``, ``finding`` (those words), ``reasons``, ``told``, ``of``,
-        ``contradicted``, ``calibration`` (what its records say, or ``"not calibrated"``).
+        ``contradicted``, ``calibration``.
 
     Examples
     --------
@@ -189,7 +187,6 @@ def describe_judges(grades: pd.DataFrame, *, records: Sequence[Record] = ()) -> 
 
 
 def _places(verdicts: pd.DataFrame) -> pd.Series:
-    """Count in how many places each judge met the unspoilt reply beside each probe."""
     known = verdicts[verdicts["order"].isin(["ab", "ba"]) & (verdicts["state"] == "valid")]
     is_a = known["responder_a"] == BASE
     probe = known["responder_b"].where(is_a, known["responder_a"])
@@ -197,7 +194,7 @@ def _places(verdicts: pd.DataFrame) -> pd.Series:
 
 
 def smallest_right(n: int, alpha: float) -> float:
-    """Compute the share that a two-sided sign test over n dialogues finds four times in five."""
+    """Compute the share that a sign test over n dialogues finds with power 0.8."""
     least = stats.binom.isf(alpha / 2.0, n, 0.5) + 1.0
     if not n or least > n:
         return float("nan")
@@ -260,8 +257,8 @@ def measure_halo(
 ) -> Halo:
     """Compare agreement on a dimension with agreement across dimensions (multitrait-multimethod).
 
-    A rater without variation in a dimension has no correlation there, and is left out of its means.
-    Source: Campbell and Fiske (1959), https://doi.org/10.1037/h0046016
+    A rater is left out where it does not vary. Source: Campbell and Fiske (1959),
+    https://doi.org/10.1037/h0046016
 
     Parameters
     ----------
@@ -271,14 +268,14 @@ def measure_halo(
     Returns
     -------
     Halo
-        Tables ``dimensions`` (mean correlations of two raters on one dimension, ``convergent``, and
+        Tables ``dimensions`` (two raters' mean correlations on one dimension, ``convergent``, and
         on two, ``discriminant``), ``second`` and ``raters``.
 
     Raises
     ------
     BiasError
-        If there are fewer than two raters, dimensions or responders, a score twice, or no history
-        is complete.
+        If raters, dimensions or responders are fewer than two, a score is given twice, or no
+        history is complete.
 
     Examples
     --------
@@ -328,7 +325,6 @@ def measure_halo(
 
 
 def _complete(scores: pd.DataFrame, columns: pd.MultiIndex) -> pd.DataFrame:
-    """Arrange valid scores as complete histories by responder, rater and dimension."""
     valid = scores.assign(score=scores["score"].where(scores["state"] == "valid"))
     if valid.duplicated(["history_id", *AXES]).any():
         raise BiasError(
@@ -346,7 +342,6 @@ def _complete(scores: pd.DataFrame, columns: pd.MultiIndex) -> pd.DataFrame:
 
 
 def _correlate(block: Array, clusters: pd.Index, rng: Rng, n_resamples: int) -> Array:
-    """Correlate residuals after history and responder means, in the data and in each resample."""
     n, n_responders, size = block.shape
     centred = block - block.mean(axis=1, keepdims=True)
     codes, names = pd.factorize(clusters)
@@ -373,7 +368,6 @@ def _distinct(
     n_clusters: int,
     ci_level: float,
 ) -> pd.DataFrame:
-    """Test for each dimension whether raters agree more about it than across dimensions."""
     # (resamples, pairs, dimensions, dimensions)
     across_raters = np.stack([table[:, one, :, other] for one, other in pairs], axis=1)
     both = (across_raters + across_raters.swapaxes(2, 3)) / 2.0
@@ -398,7 +392,6 @@ def _distinct(
 def _second(
     table: Array, pairs: list[tuple[int, int]], raters: list[str], dimensions: list[str]
 ) -> pd.DataFrame:
-    """Compare, for two raters and a dimension, agreement on it with correlations within a rater."""
     rows = []
     for (one, other), (number, dimension) in product(pairs, enumerate(dimensions)):
         own = np.stack([table[rater, number, rater] for rater in (one, other)])
@@ -415,7 +408,6 @@ def _nanmean(values: Array, axes: tuple[int, ...]) -> Array:
 
 
 def _first_share(table: Array) -> Array:
-    """Compute the first eigenvalue's share of the trace; ``nan`` if a dimension is constant."""
     share = np.full(len(table), np.nan)
     whole = ~np.isnan(table).any(axis=(1, 2))
     if whole.any():
@@ -428,7 +420,7 @@ LOWEST, HIGHEST = 1.0, 5.0
 
 
 def family_ties(scores: pd.DataFrame, responders: pd.DataFrame) -> pd.DataFrame:
-    """Sort responders by their relation to each judge: own, neutral, or of another judge."""
+    """Sort responders by their relation to each judge."""
     judged = scores[scores["rater_kind"] == "model"]
     marked = judged[judged["flags"].map(lambda flags: OWN in flags).astype(bool)]
     own = {str(rater): set(rows) for rater, rows in marked.groupby("rater")["responder"]}
@@ -466,13 +458,13 @@ def self_preference(
     """Estimate self-preference of each judge and dimension, and its divergence from people.
 
     The judge's mean of its own family's replies less that of neutral models', minus the same
-    difference of judges of other families, or of people. Source: Spiliopoulou et al. (2025),
+    difference of other families' judges, or of people. Source: Spiliopoulou et al. (2025),
     https://arxiv.org/abs/2508.06709
 
     Parameters
     ----------
     scores, responders
-        The tables of these names; the flag ``own_family`` marks a judge's own.
+        The flag ``own_family`` marks a judge's own.
     rng, n_resamples, ci_level
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
@@ -482,14 +474,13 @@ def self_preference(
         One row a judge, dimension, ``against`` (``"judges"`` or ``"people"``) and ``scale``
         (``"score"``, or ``"logit"`` of the place between 1 and 5): ``estimate``, ``se``,
         ``ci_low``, ``ci_high``, ``p``, ``p_holm`` (over judges and dimensions), ``own_judge`` and
-        ``own_others`` (the two differences), ``ceiling`` (share of these scores at the top),
-        ``n_replies``, ``n_left_out``, ``n_clusters``, ``provisional``, ``why`` there is no
-        interval.
+        ``own_others`` (the differences), ``ceiling`` (share at the top), ``n_replies``,
+        ``n_left_out``, ``n_clusters``, ``provisional``, ``why`` there is no interval.
 
     Raises
     ------
     BiasError
-        If no judge has own replies, or no model's family is neutral.
+        If no judge has own replies, or no model is neutral.
 
     Examples
     --------
@@ -544,7 +535,6 @@ def self_preference(
 def _contrast(
     values: Array, own: NDArray[np.bool_], codes: NDArray[np.intp], weights: Array, ci_level: float
 ) -> Iterator[dict[str, object]]:
-    """Compute how far the first rater differs from the others, on both scales."""
     n_clusters, means = len(np.unique(codes)), []
     for side in (own, ~own):
         columns = [

@@ -1,4 +1,1 @@
-"""What a reply does, and how quality moves with latency, size and price.
-
-The modules cover strategies, cues, sameness and safety.
-"""
+"""What replies say and do, and how conversations go by turn."""

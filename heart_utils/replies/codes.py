@@ -1,4 +1,4 @@
-"""What replies and reasons say: codes by the words of a codebook, shared themes, and sameness."""
+"""What replies and reasons say: codes by words, shared themes, and sameness."""
 
 from __future__ import annotations
 
@@ -25,35 +25,32 @@ __all__ = ["CodesError", "code_by_words", "measure_overlap", "measure_sameness",
 
 
 class CodesError(ValueError):
-    """Texts or codes cannot be used as they stand."""
+    """Texts or codes cannot be used."""
 
 
 def code_by_words(replies: pd.DataFrame, codes: Sequence[Any]) -> pd.DataFrame:
     """Code replies by a lexicon: transparent, and blind to everything said in other words.
 
-    A code holds for a reply if one of its phrases occurs in it, whole and in any case.
+    A code holds if one of its phrases occurs, whole and in any case.
 
     Parameters
     ----------
     replies
-        The table of replies, with ``reply_id``, ``text``, ``state`` and ``simulated``.
+        With ``reply_id``, ``text``, ``state`` and ``simulated``.
     codes
-        Objects with ``name`` and ``words``, as in a codebook; those without words are left out. A
-        star matches any ending of a word; punctuation may separate words.
+        With ``name`` and ``words``, as in a codebook; those without words are left out. A star
+        matches any ending; punctuation may separate words.
 
     Returns
     -------
     pandas.DataFrame
-        The table of codes, one row a reply and code: ``reply_id``, ``coder`` (``"words"``),
-        ``code``, ``probability`` (1 or 0, or missing for a reply that failed or has no words),
-        ``state`` (``abstained`` for a reply without words) and ``simulated``.
+        One row a reply and code: ``reply_id``, ``coder`` (``"words"``), ``code``, ``probability``
+        (1, 0 or missing), ``state`` (``abstained`` without words) and ``simulated``.
 
     Examples
     --------
     >>> from types import SimpleNamespace
-    >>> replies = pd.DataFrame(
-    ...     {"reply_id": ["r", "s"], "text": ["I promise it passes.", "How hard."]}
-    ... )
+    >>> replies = pd.DataFrame({"reply_id": [*"rs"], "text": ["I promise it passes.", "Hard."]})
     >>> promise = SimpleNamespace(name="false_promise", words=("i promise",))
     >>> codes = code_by_words(replies.assign(state="valid", simulated=False), [promise])
     >>> codes["probability"].tolist()
@@ -79,8 +76,6 @@ def code_by_words(replies: pd.DataFrame, codes: Sequence[Any]) -> pd.DataFrame:
 
 
 def _pattern(phrases: Sequence[str]) -> re.Pattern[str]:
-    """Build a pattern that finds any of some phrases whole; a star matches any ending."""
-
     def ending(word: str) -> str:
         return re.escape(word.removesuffix("*")) + (r"\w*" if word.endswith("*") else r"(?!\w)")
 
@@ -103,11 +98,11 @@ def theme_overlap(
     Parameters
     ----------
     reasons
-        Rows of ``reason_id``, ``pair_id``, ``dialogue_id``, ``rater_kind``, ``verdict`` and, of
-        several, ``dimension``.
+        ``reason_id``, ``pair_id``, ``dialogue_id``, ``rater_kind``, ``verdict``, ``dimension`` if
+        several.
     codes
-        ``reason_id``, ``code``, ``probability``; 0.5 or more is named; reasons without a valid code
-        are left out.
+        ``reason_id``, ``code``, ``probability`` (named from 0.5); reasons without a valid code are
+        left out.
     n_resamples, ci_level, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
@@ -115,23 +110,20 @@ def theme_overlap(
     -------
     pandas.DataFrame
         One row: ``overlap`` :math:`o`, twice the common themes over all named (Dice); ``permuted``
-        :math:`e`, a mean with the other party's reasons for pairs of other dialogues; ``excess``,
-        the difference; ``corrected``, :math:`(o - e) / (1 - e)`; each with ``_low`` and ``_high``;
-        ``ci_level``, ``n_reason_pairs``, ``n_empty`` (reasons without a theme), ``n_clusters``,
-        ``provisional``.
+        :math:`e`, with reasons for pairs of other dialogues; ``excess``, the difference;
+        ``corrected``, :math:`(o - e) / (1 - e)`; each with ``_low`` and ``_high``; ``ci_level``,
+        ``n_reason_pairs``, ``n_empty`` (reasons), ``n_clusters``, ``provisional``.
 
     Raises
     ------
     CodesError
-        If a column is missing, or the parties share no pair.
+        If the parties share no pair.
 
     Examples
     --------
     >>> reasons = pd.DataFrame({"reason_id": list("hmHM"), "pair_id": list("ppqq"), "verdict": "a"})
     >>> reasons = reasons.assign(rater_kind=["human", "model"] * 2, dialogue_id=reasons["pair_id"])
-    >>> codes = pd.DataFrame(
-    ...     {"reason_id": list("hmHM"), "code": ["warmth"] * 2 + ["advice", "warmth"]}
-    ... )
+    >>> codes = reasons[["reason_id"]].assign(code=["warmth", "warmth", "advice", "warmth"])
     >>> theme_overlap(reasons, codes.assign(probability=1.0), n_resamples=0)["overlap"].tolist()
     [0.5]
     """
@@ -199,22 +191,22 @@ def measure_overlap(replies: pd.DataFrame, truths: pd.DataFrame) -> pd.DataFrame
     Parameters
     ----------
     replies
-        ``reply_id``, ``history_id``, ``responder``, ``text``; ``attrs["left_out"]`` of the result
+        ``reply_id``, ``history_id``, ``responder``, ``text``. The result's ``attrs["left_out"]``
         counts rows left out.
     truths
-        ``history_id`` and ``text``, one row per history; a turn without text is none.
+        ``history_id`` and ``text``, one row a history.
 
     Returns
     -------
     pandas.DataFrame
-        One row per reply with text and a true turn: ``overlap``, the share of its runs of three
-        words that the turn has (none below three words); ``overlap_others``, a mean with turns of
-        other histories; ``longest_run`` of shared words.
+        One row a reply with text and a true turn: ``overlap``, the share of its runs of three words
+        that the turn has; ``overlap_others``, a mean with turns of other histories; ``longest_run``
+        of shared words.
 
     Raises
     ------
     CodesError
-        If a column is missing, or a history has two true turns.
+        If a history has two true turns.
 
     Examples
     --------
@@ -262,12 +254,12 @@ def measure_sameness(
 ) -> pd.DataFrame:
     """Compare each author's replies with that author's replies to other dialogues.
 
-    Similarity is the cosine of word counts weighted by rarity (TF-IDF over the table).
+    Similarity is the cosine of TF-IDF over the table.
 
     Parameters
     ----------
     replies
-        Valid replies with ``text``, ``responder`` and ``dialogue_id``.
+        Valid ones with ``text``, ``responder`` and ``dialogue_id``.
     n_resamples, ci_level, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
@@ -276,14 +268,12 @@ def measure_sameness(
     pandas.DataFrame
         One row an author, the most alike first: ``sameness``, ``ci_low``, ``ci_high``,
         ``ci_level``, ``to_others`` (other authors' replies), ``n``, ``n_clusters``, ``n_repeated``
-        (given word for word elsewhere); ``nan`` with one dialogue.
+        (word for word); ``nan`` with one dialogue.
 
     Examples
     --------
-    >>> texts = ["I am here for you", "I am here for you", "your dog", "that exam"]
-    >>> replies = pd.DataFrame(
-    ...     {"responder": list("xxyy"), "dialogue_id": list("dede"), "text": texts}
-    ... )
+    >>> replies = pd.DataFrame({"responder": list("xxyy"), "dialogue_id": list("dede")})
+    >>> replies["text"] = ["with you", "with you", "your dog", "that exam"]
     >>> same = measure_sameness(replies, rng=np.random.default_rng(1), n_resamples=20)
     >>> same["sameness"].round(3).tolist()
     [1.0, 0.0]

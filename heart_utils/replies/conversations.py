@@ -34,7 +34,7 @@ class TurnsError(ValueError):
 
 
 def split_turns(conversations: pd.DataFrame) -> pd.DataFrame:
-    """List the turns of conversations, one row a turn, without the turns of the start.
+    """List the turns of conversations, one row a turn, without those of the start.
 
     Parameters
     ----------
@@ -44,13 +44,13 @@ def split_turns(conversations: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        Columns of the conversation, ``exchange`` (1 for the supporter's first turn and the seeker's
-        answer to it), ``speaker``, ``text``, and ``reply_id`` of the turn.
+        The conversation's columns, ``exchange`` (1 for the supporter's first turn and the seeker's
+        answer), ``speaker``, ``text``, and ``reply_id``.
 
     Raises
     ------
     TurnsError
-        If a column is missing, or a conversation does not begin with the supporter.
+        If a conversation does not begin with the supporter.
 
     Examples
     --------
@@ -90,13 +90,13 @@ def path_by_turn(
 ) -> pd.DataFrame:
     """Average a value by exchange over those still talking, with an interval over starts.
 
-    If conversations that go badly stop early, the path rises though no conversation did: read it
-    beside :func:`stopping_paths`.
+    If conversations that go badly stop early, the path rises though none did: read it beside
+    :func:`stopping_paths`.
 
     Parameters
     ----------
     table
-        One row a turn, such as scores of turns, with ``dialogue_id``, the start.
+        One row a turn, with ``dialogue_id``, the start.
     value
         The column to average; missing values are left out.
     by
@@ -104,20 +104,20 @@ def path_by_turn(
     step
         Number of the exchange.
     ends
-        The least and the most that a value can be, such as ``(0, 1)`` for a code.
+        The least and the most a value can be, such as ``(0, 1)``.
     ci_level
         Level of the intervals.
 
     Returns
     -------
     pandas.DataFrame
-        One row a path and step: the columns of `by`, `step`, ``value``, ``ci_low``, ``ci_high``,
+        One row a path and step: columns of `by`, `step`, ``value``, ``ci_low``, ``ci_high``,
         ``ci_level``, ``n``, ``n_clusters``.
 
     Raises
     ------
     TurnsError
-        If a column is missing, or a value lies outside `ends`.
+        If a value lies outside `ends`.
 
     Examples
     --------
@@ -147,8 +147,7 @@ def mean_row(
 ) -> dict[str, Any]:
     """Average values, with an interval over clusters, as one row of a table.
 
-    With the `ends` of their scale the interval is that of a share of the way between them, which
-    holds where all values are equal too.
+    With the `ends` of the scale the interval holds where all values are equal too.
     """
     values = values.astype(float)
     n_clusters = cluster.nunique()
@@ -180,11 +179,10 @@ def drift_by_turn(
     step: str = "exchange",
     ci_level: float = 0.95,
 ) -> pd.DataFrame:
-    r"""Estimate how a value changes from one exchange to the next, where conversations may stop.
+    """Estimate how a value changes from one exchange to the next, where conversations may stop.
 
     The second row of a group is a linear increments model [1]_: a change is regressed on the value
-    :math:`y_t` and on the mean :math:`\bar y_t` of the conversation so far, which allows for stops
-    that depend on values up to then.
+    and on the mean of the conversation so far, so stops may depend on values up to then.
 
     Parameters
     ----------
@@ -200,15 +198,15 @@ def drift_by_turn(
     Returns
     -------
     pandas.DataFrame
-        Three rows a group. ``of`` says what is estimated: the mean change to the next turn of
-        ``"those still talking"``; the mean change a turn of ``"all, had none stopped"``; and the
-        least-squares slope ``"within conversations"``. Then ``change``, ``se``, ``ci_low``,
-        ``ci_high``, ``ci_level``, ``n_conversations``, ``n_changes`` and ``n_clusters``, starts.
+        Three rows a group. ``of`` says which: the mean change of ``"those still talking"``, the
+        mean change a turn of ``"all, had none stopped"``, and the least-squares slope ``"within
+        conversations"``. Then ``change``, ``se``, ``ci_low``, ``ci_high``, ``ci_level``,
+        ``n_conversations``, ``n_changes`` and ``n_clusters``, starts.
 
     Raises
     ------
     TurnsError
-        If a column is missing, a conversation has an exchange twice, or none has two.
+        If a conversation has an exchange twice, or none has two.
 
     References
     ----------
@@ -217,11 +215,11 @@ def drift_by_turn(
 
     Examples
     --------
-    >>> rows = {"exchange": [1, 2, 3] * 3, "warm": [3, 2, 1, 5, 4, 3, 4, 3, 3]}
-    >>> table = pd.DataFrame(rows).assign(responder="m", dialogue_id=list("aaabbbccc"))
+    >>> rows = {"exchange": [1, 2] * 3, "warm": [3, 2, 5, 4, 4, 4], "responder": "m"}
+    >>> table = pd.DataFrame(rows).assign(dialogue_id=list("aabbcc"))
     >>> table["conversation_id"] = table["dialogue_id"]
     >>> drift_by_turn(table, "warm")["change"].round(2).tolist()
-    [-0.83, -0.83, -0.83]
+    [-0.67, -0.67, -0.67]
     """
     need_columns(table, [value, step, "conversation_id", "dialogue_id", *by], TurnsError)
     turns = _add_changes(table, value, [*by, "conversation_id"], step)
@@ -257,7 +255,6 @@ Estimate = tuple[float, float, float]  # value, standard error, and starts for t
 def _add_changes(
     table: pd.DataFrame, value: str, conversation: list[str], step: str
 ) -> pd.DataFrame:
-    """Add the change to the next exchange, and the mean of the conversation so far."""
     turns = table.dropna(subset=value).sort_values([*conversation, step])
     if (twice := turns.duplicated([*conversation, step])).any():
         row = turns.loc[twice, [*conversation, step]].iloc[0].to_dict()
@@ -278,7 +275,6 @@ def _add_changes(
 
 
 def _mean_change(part: pd.DataFrame, code: Codes, n_clusters: int) -> Estimate:
-    """Average the changes; a start's changes add up to its last value less its first."""
     is_known = part["change"].notna().to_numpy()
     change = part["change"].to_numpy()[is_known]
     mean = float(change.mean()) if len(change) else np.nan
@@ -290,7 +286,6 @@ def _mean_change(part: pd.DataFrame, code: Codes, n_clusters: int) -> Estimate:
 def _none_stopped(
     part: pd.DataFrame, value: str, step: str, code: Codes, n_clusters: int
 ) -> Estimate:
-    """Follow the mean path under the linear increments model, leaving each start out in turn."""
     first, last = part[step].min(), part[step].max()
     begins = (part[step] == first).to_numpy(dtype=float)
     known = part["change"].notna().to_numpy(dtype=float)
@@ -316,7 +311,6 @@ def _none_stopped(
 
 
 def _slope_within(part: pd.DataFrame, value: str, step: str, code: Codes) -> Estimate:
-    """Fit one slope to deviations from each conversation's mean."""
     inside = part.groupby("conversation_id")
     x = (part[step] - inside[step].transform("mean")).to_numpy()
     y = (part[value] - inside[value].transform("mean")).to_numpy()
@@ -341,7 +335,7 @@ def stopping_paths(
     ended
         One row a conversation, with ``dialogue_id``, the start.
     how
-        How it stopped; missing where it went on to the planned length.
+        How it stopped; missing where it reached the planned length.
     step
         After how many exchanges it stopped.
     by
@@ -349,14 +343,13 @@ def stopping_paths(
     ci_level
         Level of the intervals.
     rng
-        The source of chance of the intervals.
+        The source of chance.
 
     Returns
     -------
     pandas.DataFrame
-        One row a group, way of stopping and step from 0 on: the columns of `by`, `how`, `step`,
-        ``share`` stopped so until then, ``ci_low``, ``ci_high``, ``ci_level``, ``n``,
-        ``n_clusters``.
+        One row a group, way of stopping and step from 0 on: columns of `by`, `how`, `step`,
+        ``share`` stopped so by then, ``ci_low``, ``ci_high``, ``ci_level``, ``n``, ``n_clusters``.
 
     Examples
     --------
@@ -407,8 +400,8 @@ def tell_from_real(
     """Measure how well a simple classifier tells a seeker's turns from turns that people wrote.
 
     Both tables hold ``text`` and ``dialogue_id``. ``value`` is the area under the curve (0.5: not
-    told apart) of logistic regression on TF-IDF of words and letters, cross-fitted over dialogues,
-    with the interval of Obuchowski (1997), https://doi.org/10.2307/2533958.
+    told apart) of logistic regression on TF-IDF, cross-fitted over dialogues. Interval: Obuchowski
+    (1997), https://doi.org/10.2307/2533958.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
@@ -443,9 +436,8 @@ def tell_from_real(
 def told_by_raters(guesses: pd.DataFrame, *, ci_level: float = 0.95) -> dict[str, float]:
     """Measure how well raters tell a seeker's turns from people's, as `tell_from_real`.
 
-    `guesses` has a row a rater and turn: ``rater``, ``dialogue_id``, ``is_model`` and ``score``,
-    how much the rater takes it for a model's. A rater who gave all turns the same score is left
-    out.
+    `guesses`: ``rater``, ``dialogue_id``, ``is_model`` and ``score``, how much the rater takes it
+    for a model's. Who gave all turns one score is left out.
     """
     need_columns(guesses, ["rater", "is_model", "score", "dialogue_id"], TurnsError)
     kept = guesses.dropna(subset="score")
@@ -463,7 +455,6 @@ def told_by_raters(guesses: pd.DataFrame, *, ci_level: float = 0.95) -> dict[str
 
 
 def _area(score: Array, is_model: Any, fold: Any, groups: Any, ci_level: float) -> dict[str, float]:
-    """Compute the area under the curve within folds, with an error over clusters."""
     same = fold[is_model][:, None] == fold[~is_model][None, :]
     ahead = score[is_model][:, None] - score[~is_model][None, :]
     won = np.where(same, (np.sign(ahead) + 1.0) / 2.0, 0.0)
@@ -480,9 +471,9 @@ def _area(score: Array, is_model: Any, fold: Any, groups: Any, ci_level: float) 
 def probe_loses(own: pd.DataFrame, probe: str, *, ci_level: float = 0.95) -> dict[str, Any]:
     """Count how often a probe in the supporter's place scores below all others.
 
-    `own` holds scores that one seeker gave: ``responder``, ``score``, ``dialogue_id`` and
-    ``state``. ``value`` is the share of starts at which the probe is below the mean of the others,
-    a tie half; starts without a valid score (``n_missing``) count for and against.
+    `own` holds one seeker's ``responder``, ``score``, ``dialogue_id`` and ``state``. ``value`` is
+    the share of starts at which the probe is below the others' mean, a tie half; starts without a
+    valid score (``n_missing``) count for and against.
     """
     need_columns(own, ["responder", "score", "dialogue_id"], TurnsError)
     is_valid = own["state"] == "valid" if "state" in own else own["score"].notna()
@@ -504,10 +495,9 @@ def agree_with_outside(
 ) -> dict[str, Any]:
     """Compare a seeker's own scores with those of outside raters of the same transcripts.
 
-    ``value`` is the share of pairs of conversations from one start (``history_id`` or
-    ``dialogue_id``), of those that outside raters tell apart, in which the seeker prefers the same,
-    a tie half; ``names_alone``, how often the responders' names do, ordered by outside scores at
-    other starts.
+    ``value`` is the share of pairs from one start (``history_id`` or ``dialogue_id``) told apart
+    outside in which the seeker prefers the same, a tie half; ``names_alone``, how often responders'
+    names do, ordered by outside scores at other starts.
     """
     need_columns(scores, ["reply_id", "responder", "rater", "score", "dialogue_id"], TurnsError)
     valid = scores[scores["state"] == "valid"] if "state" in scores else scores
@@ -533,7 +523,7 @@ def agree_with_outside(
 
 
 def _share_row(values: pd.Series, cluster: pd.Series, ci_level: float) -> dict[str, Any]:
-    """Average values from 0 to 1; missing ones are 0 for the low end and 1 for the high end."""
+    """Average values from 0 to 1; missing ones are 0 at the low end, 1 at the high."""
     row, most = (
         mean_row(values.fillna(filled), cluster, ci_level, ends=(0.0, 1.0)) for filled in (0.0, 1.0)
     )
@@ -542,7 +532,6 @@ def _share_row(values: pd.Series, cluster: pd.Series, ci_level: float) -> dict[s
 
 
 def _pairs(both: pd.DataFrame, start: str) -> pd.DataFrame:
-    """List pairs of conversations from one start, and who leads by each account."""
     by_name = both.groupby("responder")["outside"]
     here = both.groupby(["responder", "dialogue_id"])["outside"]
     # What the names say: the mean of the responder over all other starts.
@@ -574,7 +563,7 @@ def seeker_card(
 ) -> pd.DataFrame:
     """Put the checks of one simulated seeker beside each other, each with its limit.
 
-    What is not given is not checked, and the card says so.
+    What is not given is not checked.
 
     Parameters
     ----------
@@ -585,9 +574,9 @@ def seeker_card(
     guesses
         As in `told_by_raters`.
     adversarial
-        Codes of this seeker's turns in conversations from adversarial starts: ``conversation_id``
-        (by default each dialogue is one), ``exchange``, ``dialogue_id``, ``coder`` and
-        ``probability`` that the turn is adversarial, by one coder; missing where it has no code.
+        One coder's codes of its turns from adversarial starts: ``conversation_id`` (default:
+        ``dialogue_id``), ``exchange``, ``dialogue_id``, ``coder`` and ``probability`` that the turn
+        is adversarial, or missing.
     scores
         As in `agree_with_outside`.
     probes
@@ -602,20 +591,19 @@ def seeker_card(
     pandas.DataFrame
         One row a check: ``seeker``, ``check``, ``of`` (a probe, the exchanges reached, who coded),
         ``value``, ``ci_low``, ``ci_high``, ``ci_level``, ``n``, ``n_clusters``, ``limit``,
-        ``outcome``: ``"passed"`` or ``"failed"`` where the whole interval lies on one side of the
-        limit, else ``"open"``, or ``"not checked"``; and ``note``, what is missing or left out.
+        ``outcome`` (``"passed"`` or ``"failed"`` where the whole interval lies on one side of the
+        limit, ``"open"``, or ``"not checked"``) and ``note``, what is missing.
 
     Raises
     ------
     TurnsError
-        If the codes of adversarial turns are by several coders.
+        If adversarial turns are coded by several.
     """
     checks: list[dict[str, Any]] = []
 
     def add(
         check: str, of: str, missing: str, measure: Callable[..., dict[str, Any]], *given: Any
     ) -> None:
-        """Measure what is given, and hold it against the limit."""
         limit, side = limits[check]
         about = {"seeker": seeker, "check": check, "of": of, "limit": f"{side} {limit:g}"}
         row: dict[str, Any] = about | {"outcome": "not checked", "note": missing}
@@ -667,7 +655,6 @@ def seeker_card(
 
 
 def _stayed(turns: pd.DataFrame, *, ci_level: float) -> dict[str, Any]:
-    """Read each conversation's own last turn, and name the exchanges that they reached."""
     conversation = "conversation_id" if "conversation_id" in turns else "dialogue_id"
     need_columns(turns, [conversation, "exchange", "dialogue_id", "probability"], TurnsError)
     again = turns[turns.duplicated([conversation, "exchange"])]
@@ -699,19 +686,19 @@ def _as_card(checks: list[dict[str, Any]]) -> pd.DataFrame:
 def describe_seekers(cards: pd.DataFrame) -> pd.DataFrame:
     """Describe in words what each seeker's report card shows.
 
-    *Not to be trusted*: a check failed. *Passed these checks*: each check passed, and none is
-    missing. *Not checked*: nothing was. All else is *not shown to be trustworthy*.
+    *Not to be trusted*: a check failed. *Passed these checks*: all did, and none is missing. *Not
+    checked*: nothing was. All else is *not shown to be trustworthy*.
 
     Parameters
     ----------
     cards
-        Report cards of one or more seekers.
+        From one or more seekers.
 
     Returns
     -------
     pandas.DataFrame
-        One row a seeker: ``seeker``, ``finding`` (those words) and ``reasons``: what failed, is
-        open and was not checked.
+        One row a seeker: ``seeker``, ``finding`` and ``reasons``: what failed, is open, was not
+        checked.
 
     Raises
     ------
@@ -756,7 +743,7 @@ def describe_seekers(cards: pd.DataFrame) -> pd.DataFrame:
 
 
 def say_findings(cards: pd.DataFrame) -> str:
-    """Write what each card shows, one after the other."""
+    """Write what each card shows."""
     return "; ".join(
         f"{seeker}: {finding}" + (f" ({reasons})" if reasons else "")
         for seeker, finding, reasons in describe_seekers(cards).itertuples(index=False)
@@ -764,7 +751,7 @@ def say_findings(cards: pd.DataFrame) -> str:
 
 
 def seekers_in_words(population: str, cards: pd.DataFrame | None) -> str:
-    """Write what is known of the seekers behind a leaderboard; empty where none was played."""
+    """Write what is known of the seekers behind a leaderboard; empty if none."""
     if population not in PLAYED:
         return ""
     if cards is None or cards.empty:
@@ -773,7 +760,7 @@ def seekers_in_words(population: str, cards: pd.DataFrame | None) -> str:
 
 
 def fault_of_seekers(population: str, cards: pd.DataFrame | None) -> str:
-    """Describe what forbids to trust a leaderboard of conversations; empty where nothing does."""
+    """Describe what forbids to trust a leaderboard of conversations, if anything."""
     if population not in PLAYED:
         return ""
     if cards is None or cards.empty:
