@@ -63,14 +63,13 @@ class BatchError(ValueError):
 
 
 def can_batch(model: Model) -> bool:
-    """Check whether a model can be asked in batches."""
     return not model.embedded and _provider(model)[0] in PROVIDERS
 
 
 def ask_in_batches(
     requests: Sequence[Request], *, ledger: Ledger, budget_usd: float | None = None
 ) -> list[Call]:
-    """Record the answers of batches that ended, and submit what the ledger lacks."""
+    """Record the answers of ended batches; submit what the ledger lacks."""
     collect_batches(ledger)
     recorded, todo = look_up(requests, ledger, again=False)
     todo |= {one.key: one for one in requests if one.key in ledger.damaged}
@@ -85,7 +84,6 @@ def ask_in_batches(
 def submit_batches(
     requests: Sequence[Request], *, ledger: Ledger, budget_usd: float | None = None
 ) -> int:
-    """Claim requests and hand them to their providers in batches."""
     queues: dict[str, list[Request]] = {}
     for request in requests:
         if not can_batch(request.model):
@@ -107,7 +105,7 @@ def submit_batches(
 
 
 def collect_batches(ledger: Ledger) -> None:
-    """Look at each batch that is open, and record the answers of those that ended."""
+    """Record the answers of open batches that ended."""
     with ledger.reading() as connection:
         age = now(ledger.engine) - batches.c.submitted_at
         wanted = sa.select(batches, age.label("age")).where(

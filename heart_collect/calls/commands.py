@@ -93,7 +93,7 @@ def export_calls(ledger: Ledger, file: str | os.PathLike[str], *, only_used: boo
 
 
 def merge_calls(ledger: Ledger, path_or_url: str | os.PathLike[str]) -> int:
-    """Import answers of another ledger or of JSON Lines, without damaged ones."""
+    """Import answers of another ledger or JSON Lines; damaged ones are left out."""
     name, new = os.fspath(path_or_url), 0
     if "://" not in name:
         if not Path(name).is_file():
@@ -116,7 +116,7 @@ def merge_calls(ledger: Ledger, path_or_url: str | os.PathLike[str]) -> int:
 
 
 def check_calls(ledger: Ledger) -> list[str]:
-    """Read all that a ledger holds, and say what is damaged or doubled."""
+    """Find damaged and doubled answers."""
     for chunk in chunks(sorted(ledger.statuses())):
         ledger.find(chunk)
     findings = [] if ledger.shared else ledger.rows(sa.text("PRAGMA integrity_check(5)"))
@@ -138,7 +138,7 @@ def check_calls(ledger: Ledger) -> list[str]:
 
 
 def keep_copy(ledger: Ledger) -> Path | None:
-    """Copy the file of a sound SQLite ledger beside it, whole or not at all; None of a server's."""
+    """Copy a sound SQLite ledger beside it, whole or not at all; None of a server's."""
     url = ledger.engine.url
     if ledger.shared or not url.database:
         return None
@@ -161,7 +161,7 @@ def keep_copy(ledger: Ledger) -> Path | None:
 
 
 def restore_copy(file: Path) -> Path:
-    """Put the copy of a damaged SQLite ledger in its place; return where the damaged one is."""
+    """Put the copy in a damaged ledger's place; return where that one is."""
     copy = copy_of(file)
     if not copy.is_file():
         raise LedgerError(f"{file} has no copy; expected {copy.name} beside it.")
@@ -175,12 +175,12 @@ def restore_copy(file: Path) -> Path:
 
 
 def allow_hosts(hosts: Iterable[str]) -> None:
-    """Let keys go to these hosts, in this process and in those that it starts."""
+    """Let keys go to these hosts, in this process and its children."""
     os.environ[ALLOWED] = " ".join([os.environ.get(ALLOWED, ""), *hosts]).strip()
 
 
 def settle_hosts(models: Sequence[Model], *, command: str = "collect") -> None:
-    """Ask once for each host that is not a provider's, and write down what is allowed."""
+    """Ask once for each host that is not a provider's, and record what is allowed."""
     for what, host in sorted({found for one in models if (found := foreign_host(one))}):
         names = sorted({one.name for one in models if foreign_host(one) == (what, host)})
         said = _ask_person(
@@ -203,7 +203,6 @@ def settle_hosts(models: Sequence[Model], *, command: str = "collect") -> None:
 def settle_money(
     models: Sequence[Model], plan: pd.DataFrame, budget_usd: float | None, yes: bool
 ) -> float | None:
-    """Confirm the budget before money is spent, and return it."""
     paid = [model for model in models if is_paid(model)]
     if not paid:
         return budget_usd
@@ -238,15 +237,13 @@ def _ask_person(question: str, prompt: str, remedy: str, command: str = "collect
 
 
 class WrittenAnswers(TypedDict):
-    """What :func:`write_answers` wrote."""
-
     n: int  #: Answers, a line each.
     lost: int  #: Answers that the run's tables name and the ledger does not hold.
     licence: str  #: The strictest of the conversations.
 
 
 def write_answers(run: Run, ledger: Ledger, file: str | os.PathLike[str]) -> WrittenAnswers:
-    """Write the answers of models that a run's tables were read from, a line each.
+    """Write the answers that a run's tables were read from, a line each.
 
     Parameters
     ----------
@@ -260,17 +257,16 @@ def write_answers(run: Run, ledger: Ledger, file: str | os.PathLike[str]) -> Wri
     Returns
     -------
     dict
-        ``n`` answers written, ``lost`` ones that the ledger does not hold, and the strictest
-        ``licence`` of the conversations. A line has the ``table``, ids, digests of what was asked,
-        how the call ended (``status``), how rows were read (``states``), ``text``, tokens and
-        ``cost_usd``.
+        ``n`` written, ``lost`` (not in the ledger), and the strictest ``licence`` of the
+        conversations. A line has ids, digests of what was asked, ``status`` of the call,
+        ``states`` of its rows, ``text``, tokens and ``cost_usd``.
 
     Raises
     ------
     RunError
         If the file is there, or the run has no answers.
     heart_utils.identities.IdentityError
-        If an answer, or an id beside it, names a person. Nothing is written then.
+        If an answer or an id names a person. Nothing is written then.
 
     Examples
     --------
@@ -327,7 +323,6 @@ def write_answers(run: Run, ledger: Ledger, file: str | os.PathLike[str]) -> Wri
 
 
 def _calls_of(table: str, rows: pd.DataFrame, licences: pd.Series) -> list[JsonObject]:
-    """List the calls that rows of a table were read from."""
     calls = []
     for call_id, read in rows.dropna(subset="call_id").groupby("call_id", sort=True):
         first = read.iloc[0]

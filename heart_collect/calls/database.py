@@ -1,4 +1,4 @@
-"""The database of a ledger: its tables, as ``ledger.yaml`` says, and what a row holds."""
+"""The database of a ledger, as ``ledger.yaml`` says."""
 
 from __future__ import annotations
 
@@ -46,7 +46,6 @@ KINDS = {
 
 
 def _table(name: str, columns: Mapping[str, Any]) -> sa.Table:
-    """Make a table of what ``ledger.yaml`` says of it."""
     table = sa.Table(name, metadata)
     for column, holds in columns.items():
         kind, _, none = str(holds).partition(" or ")
@@ -98,13 +97,13 @@ def ledger_url(run_or_url: str | os.PathLike[str] | Run) -> sa.URL:
 
 
 def ledger_file(run: Run) -> Path | None:
-    """Name the file of a run's ledger; None where it is on a server."""
+    """Name the file of a run's ledger; None on a server."""
     url = ledger_url(run)
     return Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
 
 
 def open_engine(url: sa.URL) -> sa.Engine:
-    """Open the database of a ledger; its tables are made if need be."""
+    """Open a ledger's database; tables are made if need be."""
     engine = _sqlite(url) if url.get_backend_name() == "sqlite" else _postgresql(url)
     _make_tables(engine, url.render_as_string(hide_password=True))
     return engine
@@ -236,7 +235,6 @@ def _make_tables(engine: sa.Engine, shown_url: str) -> None:
 
 
 def is_transient(error: BaseException | None) -> bool:
-    """Check whether a database error is transient."""
     if not isinstance(error, sa.exc.DBAPIError):
         return False
     state = getattr(error.orig, "sqlstate", "")
@@ -259,12 +257,12 @@ NOW_POSTGRESQL = sa.cast(sa.func.extract("epoch", sa.func.clock_timestamp()), sa
 
 
 def now(engine: sa.Engine) -> sa.ColumnElement[float]:
-    """Seconds since 1970 by the database's clock; the machines that share it may disagree."""
+    """Seconds since 1970 by the database's clock; machines' own may disagree."""
     return NOW_SQLITE if engine.dialect.name == "sqlite" else NOW_POSTGRESQL
 
 
 def keys_in(engine: sa.Engine, keys: list[str]) -> sa.ColumnElement[bool]:
-    """Build the condition that a call's key is among many, as one parameter."""
+    """Build the condition on keys, as one parameter."""
     if engine.dialect.name == "sqlite":
         return calls.c.key.in_(
             sa.select(sa.func.json_each(json.dumps(keys)).table_valued("value").c.value)
@@ -275,12 +273,11 @@ def keys_in(engine: sa.Engine, keys: list[str]) -> sa.ColumnElement[bool]:
 
 
 def in_batch() -> sa.ColumnElement[bool]:
-    """Build the condition that a call belongs to a provider's batch."""
     return calls.c.owner.in_(sa.select(owners.c.owner).where(owners.c.host == BATCH))
 
 
 def upsert(engine: sa.Engine, table: sa.Table) -> Any:
-    """Begin an INSERT that may say what happens where the row is there already."""
+    """Begin an INSERT that may say what happens where the row is there."""
     return _insert_into(engine.dialect.name, table)
 
 
@@ -301,7 +298,7 @@ def later_of(one: Any, other: Any) -> sa.ColumnElement[float]:
 
 
 def chunks(keys: Sequence[str]) -> Iterator[list[str]]:
-    """Cut keys into lists that are looked up at once."""
+    """Cut keys into lists looked up at once."""
     keys = list(keys)  # also of a set
     for start in range(0, len(keys), CHUNK):
         yield keys[start : start + CHUNK]
@@ -314,7 +311,7 @@ DAMAGED = "the stored answer is damaged: it is not what was written"
 
 
 def failed(call: Call) -> bool:
-    """Check whether a recorded call is to be asked again."""
+    """Check whether a call is to be asked again."""
     blank = (
         call.status == "ok" and call.logprobs is None and bool(call.text) and is_blank(call.text)
     )
@@ -322,7 +319,6 @@ def failed(call: Call) -> bool:
 
 
 def pack_call(call: Call) -> dict[str, object]:
-    """Build the row of a call, sealed."""
     packed = zstandard.compress(call.text.encode("utf-8", "replace"), LEVEL) if call.text else None
     values: dict[str, object] = {
         "key": call.call_id,
@@ -337,7 +333,7 @@ def pack_call(call: Call) -> dict[str, object]:
 
 
 def seal(key: str, answer: bytes | None, values: Mapping[str, Any]) -> str:
-    """Hash what a row says of an answer, so that damage is seen."""
+    """Hash a row, so that damage is seen."""
     sealed_values = [
         (name, kind(values[name])) for name, kind in SEALED.items() if values.get(name) is not None
     ]
@@ -352,7 +348,7 @@ def unpack_call(
     values: dict[str, Any],
     unpack: zstandard.ZstdDecompressor,
 ) -> Call:
-    """Read a row; ValueError if it is not what was written."""
+    """Read a row; ValueError if damaged."""
     if digest is not None and digest != seal(key, answer, values):
         raise ValueError(DAMAGED)
     text = unpack.decompress(answer).decode() if answer else ""
@@ -366,7 +362,6 @@ def unpack_call(
 
 
 def asked_of(request: Request) -> dict[str, str | int | bytes | None]:
-    """Build the part of a row that describes the request."""
     model, messages_digest, options = request.digests
     messages = request.messages_json().encode("utf-8", "surrogatepass")
     return {
@@ -381,7 +376,7 @@ def asked_of(request: Request) -> dict[str, str | int | bytes | None]:
 
 
 def parts_of(requests: Sequence[Request]) -> list[dict[str, str]]:
-    """List what the digests of models and options stand for."""
+    """List what digests stand for."""
     options = {request.digests[2]: request for request in requests}
     bodies = {
         digest: json.dumps(one.sampling, sort_keys=True, ensure_ascii=False)

@@ -1,7 +1,4 @@
-"""Asking models: from the ledger what it has, from them what it lacks.
-
-Every call goes through ``ask_all``.
-"""
+"""Asking models what the ledger lacks; every call goes through ``ask_all``."""
 
 from __future__ import annotations
 
@@ -59,8 +56,6 @@ class ReplayError(LedgerError):
 
 
 class Asking(TypedDict, total=False):
-    """How models are asked; ``ask_all`` states the defaults."""
-
     #: ``missing`` asks what the ledger lacks, ``replay`` nothing, ``dry`` plans it.
     mode: str
     budget_usd: float | None  #: What the ledger may spend, ever.
@@ -80,7 +75,7 @@ def ask_all(
     progress: bool = True,
     scheduler: str | None = None,
 ) -> list[Call]:
-    """Answer requests from the ledger, and ask for what it lacks."""
+    """Answer requests from the ledger; ask for what it lacks."""
     if mode not in MODES:
         raise ModelError(f"There is no mode {mode!r}; the modes are {', '.join(MODES)}.")
     recorded, todo = look_up(requests, ledger, again=mode != "replay")
@@ -117,7 +112,7 @@ def ask_all(
 def look_up(
     requests: Sequence[Request], ledger: Ledger, *, again: bool
 ) -> tuple[dict[str, Call], dict[str, Request]]:
-    """Find what is recorded, and list what is to be asked: by `again`, also what failed."""
+    """Find what is recorded and what is to be asked: with `again`, also failures."""
     recorded = ledger.find([request.key for request in requests])
     damaged = [request for request in requests if request.key in ledger.damaged]
     if damaged:
@@ -143,7 +138,7 @@ def look_up(
 def _ask_shard(
     requests: Sequence[Request], address: str, max_concurrency: int | None, budget_usd: float | None
 ) -> tuple[int, list[Call]]:
-    """Ask a shard's requests in a worker of a cluster; return calls that could not be made."""
+    """Ask a shard's requests on a cluster; return calls that could not be made."""
     ledger = _shared_ledger(os.environ.get("HEART_LEDGER") or address)
     calls = ask_all(
         requests,
@@ -167,7 +162,6 @@ def run(
     budget_usd: float | None,
     progress: bool,
 ) -> dict[str, Call]:
-    """Ask for all of these requests and record what comes."""
     from tqdm.auto import tqdm
 
     load_litellm()
@@ -243,7 +237,6 @@ def run_on_cluster(
     budget_usd: float | None,
     progress: bool,
 ) -> dict[str, Call]:
-    """Have the workers of a cluster ask for all of these requests."""
     if not ledger.shared:
         raise LedgerError(
             f"A scheduler needs a ledger that all its workers reach, and {ledger.url} is a file of"
@@ -294,12 +287,12 @@ LOCK_S = 1800.0  #: How long to wait for another process's server to end.
 
 
 class NotInstalledError(ModelError):
-    """The embedded model, or what serves it, is not on this machine."""
+    """The embedded model, or its server, is not on this machine."""
 
 
 @contextmanager
 def serve_local() -> Iterator[str]:
-    """Serve the embedded model on loopback, and yield its address."""
+    """Serve the embedded model on loopback; yield its address."""
     weights = _weights()
     with _only_one():
         server = _start(weights)
@@ -376,7 +369,7 @@ def _start(weights: Path) -> Any:
 
 
 def explain_miss(ledger: Ledger, missing: Sequence[Request], *, total: int) -> ReplayError:
-    """Explain what changed since something like the first missing request was recorded."""
+    """Explain what changed since the like of the first missing request was recorded."""
     first = missing[0]
     about_it = f" about {first.tag}" if first.tag else ""
     file = Path(ledger.engine.url.database or "")

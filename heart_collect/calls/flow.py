@@ -1,4 +1,4 @@
-"""One run through all queues, one a model: what is claimed, asked, at what pace, and written."""
+"""One run through all queues, one a model, and its pace."""
 
 from __future__ import annotations
 
@@ -47,8 +47,6 @@ balance where one in six is turned away."""
 
 
 class Task(NamedTuple):
-    """A request with what an attempt at it takes."""
-
     request: Request
     tokens: int  # planned, of prompt and answer
     usd: float  # the most that it can cost with the room that its options give
@@ -57,7 +55,7 @@ class Task(NamedTuple):
 
 @dataclass
 class ModelQueue:
-    """One model's queue; it changes as the work goes on."""
+    """One model's queue, which changes as work goes on."""
 
     model: Model
     tasks: list[Task]
@@ -100,17 +98,17 @@ class ModelQueue:
         return self.failures >= OUTAGE_AFTER
 
     def silence(self, clock: float) -> float:
-        """Return for how many seconds nothing was answered."""
+        """For how many seconds nothing was answered."""
         return 0.0 if self.silent_since is None else clock - self.silent_since
 
     def answered(self) -> None:
-        """Note an answer: the model is there, and may be asked a little faster."""
+        """Note an answer: ask a little faster."""
         self.answers, self.failures, self.silent_since = self.answers + 1, 0, None
         _SILENT.pop((self.model.identity, self.model.api_base), None)
         self._gap_s = self._gap_s * FASTER if self._gap_s > MIN_GAP_S else 0.0
 
     def heard(self, text: str) -> None:
-        """Stop where a model's answers hold thoughts and nothing else: each is paid."""
+        """Stop where answers hold only thoughts: each is paid."""
         self.thoughts = 0 if answer_start(text) is not None else self.thoughts + 1
         if self.thoughts >= MAX_THOUGHTS and self.closed is None:
             self.closed = (
@@ -120,7 +118,7 @@ class ModelQueue:
             )
 
     def failed(self, failure: Failure, clock: float) -> None:
-        """Record an attempt without an answer, and slow down if it came too fast."""
+        """Record a failure, and slow down if asked too fast."""
         self.ever_replied = self.ever_replied or failure.kind in ("empty", "refused")
         self.turned_down += failure.kind == "never"
         if self.turned_down >= OUTAGE_AFTER and not self.ever_replied and self.closed is None:
@@ -142,7 +140,7 @@ class ModelQueue:
         return None
 
     def gives_up(self, failure: Failure, clock: float) -> bool:
-        """Check whether nothing more is asked after a failure, and record why."""
+        """Whether nothing more is asked after a failure; record why."""
         patience, silence, wait = self.model.patience_s, self.silence(clock), ""
         silent = silence > (patience if self.ever_replied else min(patience, NEVER_ANSWERED_S))
         if failure.kind != "closed" and not silent and (failure.after_s or 0.0) <= patience:
@@ -159,7 +157,7 @@ class ModelQueue:
         return True
 
     def wait(self, clock: float) -> float:
-        """Return how many seconds a call waits."""
+        """How many seconds a call waits."""
         until = max(self.held_until, self._probe_at if self.out else 0.0)
         if clock < until:
             return until - clock
@@ -170,7 +168,7 @@ class ModelQueue:
         return 0.0
 
     def spacing(self, tokens: int) -> dict[str, float]:
-        """Return the queues that all processes keep of this model, in seconds a request."""
+        """Seconds a request in all processes' queues of this model."""
         model, gaps = self.model, [self._gap_s]
         gaps += [
             limit.reset_s * (1 if limit.of == "requests" else tokens) / limit.left
@@ -186,7 +184,7 @@ class ModelQueue:
 
 
 def make_queues(requests: Sequence[Request], max_concurrency: int | None) -> list[ModelQueue]:
-    """Sort requests into one queue a model, each in the order it came."""
+    """Sort requests into one queue a model, in order."""
     by_model: dict[str, list[Request]] = {}
     for request in requests:
         by_model.setdefault(request.model.name + request.model.identity, []).append(request)
@@ -216,7 +214,7 @@ MAX_PAUSE_S = 30.0
 
 
 def backoff(n: int, after_s: float | None) -> float:
-    """Compute a pause that doubles, with jitter so that calls do not come back together."""
+    """Compute a doubling pause, with jitter so that calls spread."""
     if after_s is not None:
         return after_s + random.uniform(0, 0.1 + after_s / 10)
     return min(MAX_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (n - 1)) * random.uniform(0.5, 1.5)
@@ -246,8 +244,6 @@ two."""
 
 
 class Flow:
-    """One run through the queues of all models."""
-
     def __init__(
         self,
         ledger: Ledger,
@@ -282,7 +278,7 @@ class Flow:
         self._finished = asyncio.Event()
 
     def lost(self) -> dict[str, Call]:
-        """Return calls not made because their queue was stopped."""
+        """Return calls of stopped queues."""
         closed = {
             task.request.key: queue.closed
             for queue in self.queues
@@ -296,7 +292,6 @@ class Flow:
         }
 
     async def run(self, requests: Sequence[Request]) -> None:
-        """Run queues and writer until all is asked or something breaks."""
         forgo_records()
         try:
             self._since = await self._on_ledger(self.ledger.clock)
@@ -328,7 +323,7 @@ class Flow:
             self.ended.set()
 
     async def _tell(self, n_asked: int) -> None:
-        """Show how it stands while nothing moves, and log it now and then."""
+        """Show progress while nothing moves; log it sometimes."""
         for beat in itertools.count():
             await asyncio.sleep(TELL_S)
             self.bar.set_postfix_str(self.standing())
@@ -346,7 +341,6 @@ class Flow:
                 await self._on_ledger(self.ledger.tell, line)
 
     def standing(self) -> str:
-        """Describe what failed, what waits and why, and what was spent."""
         clock = asyncio.get_running_loop().time()
         elsewhere = sum(len(queue.claimed_elsewhere) for queue in self.queues)
         waits = {f"{self.n_failed} failed": True, f"{self.n_throttled} throttled": self.n_throttled}
@@ -365,7 +359,7 @@ class Flow:
         )
 
     async def _write(self, requests: Mapping[str, Request]) -> None:
-        """Commit answers in groups, with a sign of life."""
+        """Commit answers in groups."""
         last = False
         while not last:
             # once more after that: for what came since the last time
@@ -416,7 +410,6 @@ class Flow:
         self.bar.update(len(answered))
 
     async def _answer_tasks(self, queue: ModelQueue) -> None:
-        """Ask one request after another."""
         while (task := await self._next_task(queue)) is not None:
             call, costs = None, list[float]()
             try:
@@ -431,7 +424,7 @@ class Flow:
                 self.bar.update(1)
 
     async def _next_task(self, queue: ModelQueue) -> Task | None:
-        """Take a task that this process has claimed; claim more before they run out."""
+        """Take a claimed task; claim more before they run out."""
         while not self._over(queue):
             # Who finds a task ready does not wait for another one that claims more.
             if queue.runs_low and not (queue.ready and queue.claiming.locked()):
@@ -467,7 +460,7 @@ class Flow:
             queue.waiting.clear()
 
     async def _ask(self, queue: ModelQueue, task: Task, costs: list[float]) -> Call | None:
-        """Ask until there is an answer, or no use in asking; None if given back."""
+        """Ask until answered, or no use in asking; None if given back."""
         attempts = faults = empty = pauses = denials = 0
         clock, answers, growth = asyncio.get_running_loop().time, queue.answers, 1
         while True:
@@ -536,7 +529,7 @@ class Flow:
                 self.n_throttled -= throttled
 
     async def _wait_turn(self, queue: ModelQueue, task: Task) -> None:
-        """Wait until the model is there and no limit forbids a task."""
+        """Wait until the model is there and limits allow."""
         clock = asyncio.get_running_loop().time
         while not self._over(queue) and (wait := queue.wait(clock())) > 0:
             await self._pause(min(wait, TELL_S))
@@ -569,7 +562,6 @@ class Flow:
         )
 
     async def _afford(self, task: Task, growth: int) -> bool:
-        """Reserve money for one more attempt."""
         if self.budget_usd is None and task.request.model.budget_usd is None:
             return True
         return await self._on_ledger(
@@ -583,7 +575,7 @@ class Flow:
             await asyncio.wait_for(self.stopping.wait(), seconds)
 
     async def _on_ledger(self, step: Callable[..., T], *args: Any) -> T:
-        """Take one step, after those that were begun before."""
+        """Take one step after those begun before."""
         # What was begun in the thread is not undone by a cancelled wait.
         return await asyncio.shield(
             asyncio.get_running_loop().run_in_executor(self._thread, step, *args)

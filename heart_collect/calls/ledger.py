@@ -81,7 +81,7 @@ SET_BACK_S = 1.0
 
 
 def connect(run_or_url: str | os.PathLike[str] | Run) -> sa.Engine:
-    """Connect to the ledger of a run, or to one by its URL; its tables are made if need be."""
+    """Connect to the ledger of a run or a URL."""
     url = ledger_url(run_or_url)
     shown_url = url.render_as_string(hide_password=True)
     if url.get_backend_name() not in SCHEMES:
@@ -99,7 +99,6 @@ def connect(run_or_url: str | os.PathLike[str] | Run) -> sa.Engine:
 
 
 def _way_on(url: sa.URL, reason: str) -> str:
-    """Describe the remedy for a ledger that is damaged, full or read-only."""
     if url.get_backend_name() != "sqlite" or not url.database:
         return ""
     if "malformed" in reason or "not a database" in reason:
@@ -170,7 +169,7 @@ SUMS = sa.select(
 
 @dataclass(frozen=True)
 class Money:
-    """What calls on a ledger cost so far, in USD, all processes together."""
+    """What calls on a ledger cost so far in USD, by all processes."""
 
     spent: float  #: for answers that came, at list price
     #: at most, for calls whose end nobody heard; they may have been billed, so a budget counts them
@@ -186,7 +185,7 @@ class Money:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a process claimed: its keys, how many the budget excluded, and money spent before."""
+    """What a process claimed, how many the budget excluded, and money spent before."""
 
     won: frozenset[str]
     unfit: int
@@ -227,7 +226,7 @@ class Ledger:
 
     @_patiently
     def rows(self, wanted: Any, keys: Sequence[str] | None = None) -> list[Any]:
-        """Read rows, of all calls or of those with these keys."""
+        """Read rows, all or those with these keys."""
         with self.reading() as connection:
             if keys is None:
                 return list(connection.execute(wanted))
@@ -235,7 +234,7 @@ class Ledger:
             return [row for chosen in among for row in connection.execute(chosen)]
 
     def find(self, keys: Sequence[str]) -> dict[str, Call]:
-        """Look up calls by their keys, without those only claimed; damage is an error."""
+        """Look up calls, without those only claimed; damage is an error."""
         recorded = self._find(keys)
         others = self._recorded_under(key for key in keys if key not in recorded)
         if others:
@@ -276,7 +275,7 @@ class Ledger:
         }
 
     def _spell_otherwise(self) -> dict[str, str]:
-        """Compute the keys of recorded calls under other ways to write addresses."""
+        """Compute recorded calls' keys under other spellings of addresses."""
         others: dict[str, list[str]] = {}
         for digest, body in self.rows(sa.select(parts).where(parts.c.body.like('%"api_base"%'))):
             model = json.loads(body)
@@ -297,20 +296,20 @@ class Ledger:
         }
 
     def keys(self) -> list[str]:
-        """List the keys of all calls, also of those that are only claimed."""
+        """List the keys of all calls, claimed ones too."""
         return [key for (key,) in self.rows(sa.select(calls.c.key))]
 
     def read_used(self, columns: Sequence[str]) -> list[sa.Row[Any]]:
-        """Read columns of the answered calls that were looked up, in the order of their keys."""
+        """Read columns of the answered calls looked up, in order of keys."""
         wanted = sa.select(*(calls.c[name] for name in columns)).where(ANSWERED)
         return self.rows(wanted, sorted(self.used))
 
     def digests(self, keys: Sequence[str]) -> list[sa.Row[Any]]:
-        """Read by which digests of messages and of options calls were asked."""
+        """Read by which digests of messages and options calls were asked."""
         return self.rows(sa.select(calls.c.key, calls.c.asked, calls.c.options), keys)
 
     def statuses(self, keys: Sequence[str] | None = None) -> dict[str, str]:
-        """Look up what became of calls, or of all; what is claimed is not there yet."""
+        """Look up what became of calls; what is only claimed is not there."""
         wanted = sa.select(calls.c.key, calls.c.status).where(ANSWERED)
         known_statuses = dict(self.rows(wanted, keys))
         others = self._recorded_under(key for key in keys or () if key not in known_statuses)
@@ -330,7 +329,7 @@ class Ledger:
         owner: str | None = None,
         batch: str | None = None,
     ) -> Claim:
-        """Claim requests for this process, or for a batch, if no one answered or claimed them."""
+        """Claim requests that no one answered or claimed, for this process or a batch."""
         owner, keys = owner or self.owner, {request.key for request in requests}
         try:
             with self.writing() as connection:
@@ -384,7 +383,7 @@ class Ledger:
 
     @_patiently
     def reserve_more(self, request: Request, usd: float, budget_usd: float | None) -> bool:
-        """Reserve money for another attempt at a claimed call; false beyond a budget."""
+        """Reserve money for another attempt; false beyond a budget."""
         with self.writing() as connection:
             self._hold_money(connection, request, budget_usd)
             if usd > max(self._money_left(connection, request, budget_usd)[1], 0.0):
@@ -397,7 +396,7 @@ class Ledger:
 
     @_patiently
     def reserve_slots(self, spacing: Mapping[str, float]) -> float:
-        """Reserve a slot in the shared queues, and return for how many seconds to wait."""
+        """Reserve a slot in the shared queues; return seconds to wait."""
         waits = list[float]()
         with self.writing() as connection:
             # read once: it may be set anew at any moment
@@ -413,7 +412,7 @@ class Ledger:
 
     @_patiently
     def hold(self, name: str, seconds: float) -> None:
-        """Hold a queue for all processes for so long, as its provider asks."""
+        """Hold a queue for all processes, as its provider asks."""
         with self.writing() as connection:
             until = self._follow_clock(connection) + seconds
             hold = upsert(self.engine, paces)
@@ -422,7 +421,7 @@ class Ledger:
             connection.execute(hold.on_conflict_do_update(index_elements=["name"], set_=later))
 
     def held(self, names: Sequence[str]) -> dict[str, float]:
-        """Return for how many seconds queues are held, those that are."""
+        """Return for how many seconds queues are held."""
         left = paces.c.next_at - now(self.engine)
         return dict(
             self.rows(sa.select(paces.c.name, left).where(paces.c.name.in_(names), left > 0))
@@ -475,7 +474,7 @@ class Ledger:
     def take_in(
         self, bodies: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]
     ) -> int:
-        """Import calls recorded and paid for elsewhere; return how many are new or better."""
+        """Import calls recorded and paid elsewhere; return how many are new or better."""
         with self.writing() as connection:
             # a claim of a process that lives, or of a batch, stands: it is being paid for
             self._free_dead_claims(connection)
@@ -518,12 +517,12 @@ class Ledger:
         return None if len(took) < 10 else (took[len(took) // 10], took[-1 - len(took) // 10])
 
     def notes(self, names: Sequence[str]) -> dict[str, str]:
-        """Read what was noted about the ledger under these names."""
+        """Read notes of these names."""
         return dict(self.rows(sa.select(about).where(about.c.name.in_(names))))
 
     @_patiently
     def note(self, notes: Mapping[str, str]) -> None:
-        """Note something about the ledger; what was noted before stands."""
+        """Add a note; what was noted before stands."""
         with self.writing() as connection:
             self._insert(
                 connection, about, [{"name": name, "value": notes[name]} for name in sorted(notes)]
@@ -537,7 +536,7 @@ class Ledger:
 
     @_patiently
     def write_off(self) -> float:
-        """Forget reserves of calls whose end is unknown; return how much."""
+        """Forget reserves of calls whose end is unknown; return their sum."""
         with self.writing() as connection:
             self._free_dead_claims(connection)
             unsettled = self._money(connection).unsettled
@@ -545,7 +544,7 @@ class Ledger:
         return unsettled
 
     def clock(self) -> float:
-        """Read the database's clock, in seconds since 1970."""
+        """Seconds since 1970 by the database."""
         return float(self.rows(sa.select(now(self.engine)))[0][0])
 
     def counts(self) -> dict[str, int]:
@@ -573,7 +572,7 @@ class Ledger:
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """Begin to read; on SQLite this locks nobody out."""
+        """Begin to read; SQLite locks nobody out."""
         with (
             self._explained("read"),
             self.engine.connect().execution_options(reads=True) as connection,
@@ -582,7 +581,7 @@ class Ledger:
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
-        """Begin a transaction that writes, and commit it at the end of the block."""
+        """Write in one transaction, committed when the block ends."""
         stands = " What was recorded before still stands."
         with self._explained("written", stands), self.engine.begin() as connection:
             yield connection
@@ -602,7 +601,7 @@ class Ledger:
         return float(connection.execute(sa.select(now(self.engine))).scalar_one())
 
     def _follow_clock(self, connection: sa.Connection) -> float:
-        """Read and record the time, and keep waits as long as asked if it was set back."""
+        """Record the time; where it was set back, waits stay as long as asked."""
         its = paces.c.name == CLOCK
         # One process at a time, so that none writes by a time that another has found to be wrong.
         noted = connection.execute(
@@ -655,7 +654,7 @@ class Ledger:
         *,
         over_claims: bool = True,
     ) -> list[str]:
-        """Write answered calls where none is, over a claim, or an answer over a failure."""
+        """Write answered calls where none is, over a claim, or over a failure."""
         insert = upsert(self.engine, calls)
         better = (calls.c.status == "error") & (insert.excluded.status != "error")
         better |= CLAIMED if over_claims else sa.false()
@@ -677,7 +676,7 @@ class Ledger:
         unsettled: float = 0.0,
         host: str | None = None,
     ) -> None:
-        """Let other processes know that this one, or a batch, lives, and what it spent."""
+        """Tell other processes that this one, or a batch, lives, and what it spent."""
         pid = os.getpid()
         row = {
             "owner": owner,
@@ -723,7 +722,7 @@ class Ledger:
     def _give_back(
         self, connection: sa.Connection, owner: str | None, keys: list[str] | None = None
     ) -> None:
-        """Release claims, all or some; an error that was asked again is that error again."""
+        """Release claims; an error that was asked again is that error again."""
         its = (calls.c.owner == owner) & CLAIMED
         its &= sa.true() if keys is None else keys_in(self.engine, keys)
         was = {"status": "error", "owner": None, "reserved_usd": None}
@@ -759,7 +758,7 @@ class Ledger:
 
 @lru_cache(maxsize=1)
 def _host() -> str:
-    """Name the machine, or the container, whose process numbers this process can see."""
+    """Name the machine or container whose process numbers are visible here."""
     with suppress(OSError):  # where this is not Linux, the name has to do
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{platform.node()} {boot} {os.readlink('/proc/self/ns/pid')}"[:200]
@@ -782,7 +781,7 @@ def _began_itself(pid: int) -> float:
 
 
 def _began(process: psutil.Process) -> float:
-    """Return the seconds from the machine's start to the process's."""
+    """Return seconds from the machine's start to the process's."""
     return float(process.create_time() - psutil.boot_time())
 
 
@@ -791,17 +790,16 @@ def open_ledger(
 ) -> Ledger:
     """Open the ledger of a run, or one by its URL.
 
-    The ledger keeps every call to a model under a hash of its request, and none that it holds is
-    made again: a run can stop at any time and go on later, and nothing is paid twice.
+    It keeps every call to a model under a hash of its request, and none that it holds is made
+    again: a run can stop at any time and go on later.
 
     Parameters
     ----------
     run_or_url : str, path or Run
-        A run (``ledger.sqlite`` in its folder, unless ``HEART_LEDGER`` names another), or
-        SQLAlchemy's URL, such as ``"postgresql+psycopg://..."`` for several machines,
-        ``"sqlite://"`` in memory.
+        A run (its ``ledger.sqlite``, or what ``HEART_LEDGER`` names), or SQLAlchemy's URL:
+        ``"postgresql+psycopg://..."`` for several machines, ``"sqlite://"`` in memory.
     seed_file : str or path, optional
-        Calls recorded elsewhere, as JSON Lines; read once, and kept from then on.
+        Calls recorded elsewhere, as JSON Lines; read once.
 
     Returns
     -------
@@ -812,10 +810,6 @@ def open_ledger(
     ------
     LedgerError
         If it cannot be reached, is damaged, no ledger, or of another version.
-
-    See Also
-    --------
-    read_recipe : Read a recipe, whose steps ask through a ledger.
 
     Examples
     --------
@@ -830,7 +824,6 @@ def open_ledger(
 
 
 def import_calls(ledger: Ledger, file: str | os.PathLike[str]) -> int:
-    """Read calls that ``export_calls`` wrote, once."""
     path = Path(file)
     try:
         content = path.read_bytes()

@@ -69,7 +69,7 @@ Seconds = Annotated[float, Field(ge=0.001, allow_inf_nan=False)]
 
 
 class ModelError(ValueError):
-    """A model's settings cannot be used, or a request cannot be made with them."""
+    """A model's settings, or a request with them, cannot be used."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Model:
 
     @cached_property
     def identity(self) -> str:
-        """JSON of its name and its weights, or its address: what makes an answer this model's."""
+        """JSON of what makes an answer this model's: name, and weights or address."""
         parts = {"model": self.model, "checksum": self.checksum}
         if self.checksum is None:
             parts = {
@@ -122,12 +122,12 @@ class Model:
 
     @property
     def limits_max_tokens(self) -> bool:
-        """Whether its own options limit an answer's length, so that nobody else does."""
+        """Whether its own options limit an answer's length."""
         return any(name in self.options for name in MAX_TOKENS_OPTIONS)
 
     @property
     def embedded(self) -> bool:
-        """Check that its weights are known and it is not served yet."""
+        """Whether its weights are known and it is not served yet."""
         return self.checksum is not None and self.api_base is None
 
 
@@ -146,12 +146,12 @@ class Request:
 
     @cached_property
     def key(self) -> str:
-        """Compute the content hash under which the ledger keeps the call."""
+        """The hash under which the ledger keeps the call."""
         return request_key(*self.digests, self.repeat)
 
     @cached_property
     def digests(self) -> tuple[str, str, str]:
-        """Short hashes of the model's identity, the messages and the options."""
+        """Short hashes of the model's identity, messages and options."""
         return (
             self.model.identity_digest,
             digest_of(self.messages_json()),
@@ -160,7 +160,7 @@ class Request:
 
     @property
     def sampling(self) -> JsonObject:
-        """The model's options with the request's own over them."""
+        """The model's options, with the request's own over them."""
         return {**self.model.options, **self.options}
 
     @property
@@ -222,17 +222,17 @@ def read_models(config: Sequence[Mapping[str, Any]]) -> list[Model]:
     Parameters
     ----------
     config : sequence of mapping
-        As YAML gives it: fields of :class:`Model`; ``model: embedded`` is the project's own.
+        Fields of :class:`Model`; ``model: embedded`` is the project's own.
 
     Returns
     -------
     list of Model
-        In the same order.
+        In order.
 
     Raises
     ------
     ModelError
-        If an option is unknown, a value has the wrong type, two share a name, or a key is in it.
+        If an option or a type is wrong, two share a name, or a key is in it.
 
     Examples
     --------
@@ -256,7 +256,6 @@ def read_models(config: Sequence[Mapping[str, Any]]) -> list[Model]:
 
 
 def local_model() -> Model:
-    """Describe the embedded model, SmolLM2-135M-Instruct."""
     return Model(
         name="SmolLM2-135M-Instruct",
         model="openai/SmolLM2-135M-Instruct-Q4_1",
@@ -268,7 +267,7 @@ def local_model() -> Model:
 
 
 def plain_address(address: str | None) -> str | None:
-    """Normalise an address: host in small letters, no final slash, no default port."""
+    """Normalise an address: host in small letters, no final slash or default port."""
     try:
         scheme, host, path, *rest = urlsplit((address or "").strip())
     except ValueError:
@@ -281,7 +280,7 @@ def plain_address(address: str | None) -> str | None:
 
 
 def other_addresses(address: str) -> list[str]:
-    """List the other ways to write an address, with other names of this machine."""
+    """List other spellings of an address on this machine."""
     plain = plain_address(address) or address
     host = urlsplit(plain).netloc.partition(":")[0] if "[" not in plain else "[::1]"
     names = LOOPBACK if host in LOOPBACK else (host,)
@@ -296,7 +295,7 @@ def identity_json(parts: Mapping[str, str | None]) -> str:
 
 
 def request_key(model: str, messages_digest: str, options: str, repeat: int) -> str:
-    """Hash the digests of a request to the key under which a ledger keeps it."""
+    """Hash the digests of a request to the ledger's key."""
     return digest_of("\n".join([model, messages_digest, options, str(repeat)]), 32)
 
 
@@ -368,7 +367,7 @@ def _refuse_keys(where: str, entry: Mapping[str, Any], path: str = "", model: ob
 
 @lru_cache(maxsize=1)
 def load_litellm() -> ModuleType:
-    """Import litellm, late, and keep it from calling out and from talking."""
+    """Import litellm late, and keep it from calling out."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     # else it reads a file .env of the folder, which may come from a stranger and name an address
     os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
@@ -389,7 +388,7 @@ def load_litellm() -> ModuleType:
 
 
 def _follow_nowhere(litellm: ModuleType) -> None:
-    """Follow no redirect, which would take keys to another host."""
+    """Follow no redirect, which would take keys elsewhere."""
     from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler, HTTPHandler
     from litellm.llms.openai.common_utils import BaseOpenAILLM
 
@@ -409,7 +408,7 @@ def _follow_nowhere(litellm: ModuleType) -> None:
 
 
 def _look_up_fewer_prices() -> None:
-    """Let litellm price no answer of a run: the ledger does, by the recipe's prices."""
+    """Let litellm price nothing: the ledger does."""
     # a version of litellm that has moved this prices each answer, as it did before
     with suppress(ImportError, AttributeError):
         from litellm.litellm_core_utils.litellm_logging import Logging
@@ -423,14 +422,14 @@ def _look_up_fewer_prices() -> None:
 
 
 def quieten_litellm() -> None:
-    """Leave unsaid that a call which was given up left a coroutine of litellm's behind."""
+    """Leave unsaid that a call given up left a coroutine behind."""
     warnings.filterwarnings(
         "ignore", r"coroutine '\w+\.acompletion' was never awaited", RuntimeWarning
     )
 
 
 def forgo_records() -> None:
-    """Stop litellm from recording and pricing the calls of this task if no callback needs it."""
+    """Stop litellm from recording this task's calls if no callback needs it."""
     litellm = load_litellm()
     unheard = not (litellm.callbacks or litellm.success_callback or litellm.failure_callback)
     _PRICED_HERE.set(unheard)
@@ -443,7 +442,7 @@ def forgo_records() -> None:
 
 @lru_cache(maxsize=1)
 def event_loop(_: int) -> asyncio.AbstractEventLoop:
-    """Return the process's event loop for calls, in a thread of its own."""
+    """Return the process's event loop, in its own thread."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="calls", daemon=True).start()
     return loop
@@ -453,7 +452,6 @@ _json = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":
 
 
 def digest_of(text: str, length: int = 16) -> str:
-    """Hash a text shortly."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:length]
 
 
@@ -513,7 +511,7 @@ BY_ITSELF = [
 
 
 def key_fault(model: Model) -> str | None:
-    """Describe what is wrong with a model's key, or where it would go."""
+    """Describe what is wrong with a key, or where it would go."""
     usual = None if model.api_base else f"{_prefix(model).upper()}_API_KEY"
     name = model.api_key_env or usual
     key = os.environ.get(name) if name else None
@@ -535,7 +533,7 @@ def key_fault(model: Model) -> str | None:
 
 
 def key_for(model: Model, address: str | None) -> str | None:
-    """Return the API key for a model; None leaves it to litellm."""
+    """Return a model's API key; None leaves it to litellm."""
     if model.api_key_env:
         return os.environ.get(model.api_key_env)
     return None if address is None else "none"
@@ -543,7 +541,7 @@ def key_for(model: Model, address: str | None) -> str | None:
 
 @lru_cache(maxsize=256)
 def provider_at(address: str) -> str | None:
-    """Return whose an address is; None where no provider is known there."""
+    """Return whose an address is, if known."""
     scheme, host = urlsplit(address).scheme.lower(), host_of(address)
     if scheme != "https":
         return None
@@ -552,7 +550,7 @@ def provider_at(address: str) -> str | None:
 
 
 def host_of(address: str) -> str:
-    """Return the host of an address, or of a host with a port."""
+    """Return the host of an address, or of a host with port."""
     with suppress(ValueError):
         return (urlsplit(address if "://" in address else f"//{address}").hostname or "").lower()
     return address
@@ -569,7 +567,7 @@ def _listed_hosts() -> dict[str, str | None]:
 
 
 def foreign_host(model: Model) -> tuple[str, str] | None:
-    """Return what a model's calls would send to a host that nobody allowed, and the host."""
+    """Return what would go to a host that nobody allowed, and the host."""
     if model.embedded or "mock_response" in model.options:
         return None
     variable, by_itself = model.api_key_env, _prefix(model) in BY_ITSELF

@@ -81,7 +81,7 @@ class BrokenAnswerError(Exception):
 
 @dataclass(frozen=True)
 class Limit:
-    """What a provider's headers say of one of its limits."""
+    """A provider's limit, as its headers say."""
 
     of: str  # requests, tokens, input-tokens or output-tokens
     left: float
@@ -90,7 +90,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Answer(Call):
-    """One answer as it came, an ``error`` where it is empty."""
+    """One answer as it came; empty with an ``error``."""
 
     written_tokens: int | None = None  #: of the prompt's, those that the provider put into a cache
     limits: tuple[Limit, ...] = ()
@@ -98,7 +98,7 @@ class Answer(Call):
 
 @dataclass(frozen=True)
 class Failure:
-    """One attempt that gave no answer that can be used."""
+    """An attempt without a usable answer."""
 
     #: ``again`` (may pass), ``throttled`` (asked too fast), ``empty``, ``never`` (this request
     #: cannot be answered, and was not
@@ -116,7 +116,7 @@ class Failure:
 async def attempt(
     request: Request, growth: int, address: str | None, breakpoints: Sequence[int] = ()
 ) -> Answer | Failure:
-    """Ask once, with so many times the room that the options give the answer."""
+    """Ask once, with so many times the room that options give."""
     streams = request.stream and request.model.identity not in _WHOLE
     if streams:
         await _warm_up(request.model.model)
@@ -173,7 +173,7 @@ def _priced(request: Request, answer: Answer) -> Answer | Failure:
 
 
 def is_blank(text: str) -> bool:
-    """Check whether a text holds only blanks, zero-width signs and quotation marks."""
+    """Check for blanks, zero-width signs and quotation marks only."""
     return BLANK.fullmatch(text) is not None
 
 
@@ -224,7 +224,7 @@ async def _send(
 
 
 def cache_breakpoints(requests: Sequence[Request]) -> list[list[int]]:
-    """Find where to cut each request for a provider's prompt cache."""
+    """Find where each request is cut for prompt caches."""
     if not MARKED.match(requests[0].model.model):
         return [[]] * len(requests)
     shared = [0, *(shared_length(one, other) for one, other in pairwise(requests)), 0]
@@ -236,7 +236,7 @@ def cache_breakpoints(requests: Sequence[Request]) -> list[list[int]]:
 
 
 def shared_length(one: Request, other: Request) -> int:
-    """Count the characters that the last messages of two requests share at the start."""
+    """Count characters that two requests' last messages share."""
     if one.messages[:-1] != other.messages[:-1] or one.sampling != other.sampling:
         return 0
     return len(os.path.commonprefix([one.messages[-1]["content"], other.messages[-1]["content"]]))
@@ -245,7 +245,6 @@ def shared_length(one: Request, other: Request) -> int:
 def with_breakpoints(
     messages: Sequence[Mapping[str, str]], breakpoints: Sequence[int]
 ) -> list[JsonObject]:
-    """Cut the last message at its cache breakpoints."""
     whole: list[JsonObject] = [dict(message) for message in messages]
     if breakpoints:
         text, ends = whole[-1]["content"], [0, *breakpoints]
@@ -256,7 +255,6 @@ def with_breakpoints(
 
 
 def read_plain(response: Any, started: float, longest: int | None = None) -> Answer:
-    """Read an answer that came whole."""
     choice = (getattr(response, "choices", None) or [NOTHING])[0]
     native = (getattr(choice, "provider_specific_fields", None) or {}).get("native_finish_reason")
     if native in BROKEN or choice.finish_reason in BROKEN:
@@ -280,7 +278,7 @@ def read_plain(response: Any, started: float, longest: int | None = None) -> Ans
 async def read_stream(
     chunks: AsyncIterator[Any], started: float, longest: int | None = None, *, mocked: bool = False
 ) -> Answer:
-    """Read an answer that comes in pieces, and time its first text after thoughts."""
+    """Read an answer in pieces; time its first text after thoughts."""
     text, refusal, arrivals = "", "", list[tuple[int, float]]()
     finish_reason = usage = None
     heard = _listen(chunks)
@@ -330,7 +328,6 @@ def _read(
     usage: Any,
     **fields: Any,
 ) -> Answer:
-    """Assemble what was read, and classify the outcome of the call."""
     text = text or refusal
     if longest is not None and len(text) > longest:
         text, finish_reason = text[:longest], CUT
@@ -355,7 +352,7 @@ def _read(
 
 @dataclass
 class _StreamNotes:
-    """What a provider's own pieces of a stream say, which litellm does not pass on."""
+    """What a stream's pieces say that litellm does not pass on."""
 
     model: str | None = None
     fingerprint: str | None = None
@@ -417,7 +414,7 @@ def _listen(response: Any) -> _StreamNotes:
 
 
 def _refusal(message: Any) -> str:
-    """Return the words of a refusal from the field made for them; litellm moves it elsewhere."""
+    """Return a refusal's words, which litellm moves elsewhere."""
     moved = getattr(message, "provider_specific_fields", None)
     refusal = getattr(message, "refusal", None) or (
         moved.get("refusal") if isinstance(moved, Mapping) else None
@@ -426,7 +423,7 @@ def _refusal(message: Any) -> str:
 
 
 def _usage(usage: Any) -> dict[str, int | None]:
-    """Read the tokens counted; zero tokens asked means that no count came."""
+    """Read token counts; zero asked means none came."""
     if not (getattr(usage, "prompt_tokens", None) or 0) > 0:
         return {"prompt_tokens": None, "completion_tokens": None, "cached_tokens": None}
     details = getattr(usage, "prompt_tokens_details", None)
@@ -439,7 +436,6 @@ def _usage(usage: Any) -> dict[str, int | None]:
 
 
 def failure_of(error: BaseException, request: Request) -> Failure:
-    """Classify an exception of one attempt."""
     exceptions = load_litellm().exceptions
     text = str(getattr(error, "message", None) or error) or type(error).__name__
     prompt = " ".join(str(message["content"]) for message in request.messages)
@@ -512,12 +508,12 @@ def _code_inside(error: BaseException) -> str | None:
 
 
 def is_filtered(text: str) -> bool:
-    """Check whether an error's words or code report a filter of the provider."""
+    """Check whether an error reports a provider's filter."""
     return FILTERED.search(text) is not None
 
 
 def secrets_of(model: Model) -> list[str]:
-    """List the keys of the environment in all forms in which a text may hold them."""
+    """List the environment's keys in all forms a text may hold."""
     forms: list[str] = []
     for name, secret in os.environ.items():
         named = name.endswith("_API_KEY") or name == model.api_key_env
@@ -534,7 +530,7 @@ def _may_name_key(name: str) -> bool:
 
 
 def without_echo(text: str, asked: str) -> str:
-    """Remove from a provider's words what they repeat of the request, and ids."""
+    """Remove ids and what repeats the request."""
     pieces = re.split(r"(\W+)", redact_message(text[: 10 * MAX_WORDS]))
     spoken, asked_words = pieces[::2], re.findall(r"\w+", asked)
     runs = {tuple(asked_words[at : at + ECHOED]) for at in range(len(asked_words) - ECHOED + 1)}
@@ -552,7 +548,7 @@ def without_echo(text: str, asked: str) -> str:
 
 
 def redact(text: str, secrets: Sequence[str]) -> str:
-    """Take keys out of a text, should anybody have put them there."""
+    """Take keys out of a text."""
     for form in secrets:
         text = text.replace(form, "[key]")
     return re.sub(
@@ -571,7 +567,7 @@ def _first_token(logprobs: Any) -> tuple[tuple[str, float], ...] | None:
 
 
 def read_limits(headers: Mapping[str, Any] | None) -> tuple[Limit, ...]:
-    """Read what is left of a provider's limits, where its headers say so."""
+    """Read what headers leave of a provider's limits."""
     limits: dict[str, dict[str, float]] = {}
     lowered = ((str(name).lower(), value) for name, value in (headers or {}).items())
     found = [(LIMIT.fullmatch(name), value) for name, value in lowered if "ratelimit" in name]
@@ -596,7 +592,7 @@ def _number(text: str) -> float | None:
 
 
 def _seconds(text: str, at: datetime, unit: float = 1.0) -> float | None:
-    """Read a number, a duration such as ``6m0.5s``, or the seconds from ``at`` to a date."""
+    """Read a number, a duration (``6m0.5s``), or seconds from ``at`` to a date."""
     number = _number(text)
     if number is not None and number < FIRST_DATE_S:
         return max(0.0, number * unit)

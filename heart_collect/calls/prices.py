@@ -1,4 +1,4 @@
-"""What calls cost: list prices, the most that one can cost, and the refusals that save money."""
+"""What calls cost: list prices, bounds, and the refusals that save money."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _price_list() -> JsonObject:
 
 @lru_cache(maxsize=256)
 def _entry(model: str) -> JsonObject:
-    """Look a model up by its whole name, or by its name alone where the provider is the same."""
+    """Look a model up by its whole name, or its name alone at the same provider."""
     prices = _price_list()
     provider, _, name = model.partition("/")
     if model in prices:
@@ -67,24 +67,23 @@ def _listed(model: str) -> tuple[float, float] | None:
 
 
 def supports_schema(model: Model) -> bool:
-    """Check whether a model takes a JSON schema and keeps to it."""
     if model.checksum is not None or _entry(model.model).get("supports_response_schema"):
         return True  # importing litellm takes seconds
     return bool(load_litellm().supports_response_schema(model=model.model))
 
 
 def price(model: Model) -> tuple[float, float] | None:
-    """Look up the price in USD of one token asked and of one token answered.
+    """Look up the price in USD of one token asked and one answered.
 
     Parameters
     ----------
     model : Model
-        Its own prices go before litellm's list, where 0 means that the price is not known.
+        Its own prices go before litellm's list, where 0 means unknown.
 
     Returns
     -------
     tuple of float, or None
-        None where no price is known; the embedded model costs nothing.
+        None where unknown; the embedded model costs nothing.
 
     Examples
     --------
@@ -100,7 +99,7 @@ def price(model: Model) -> tuple[float, float] | None:
 
 
 def price_fault(model: Model) -> str | None:
-    """Describe what is wrong with a price of 0, or far below litellm's, in a model's settings."""
+    """Describe a price of 0, or far below litellm's, in a model's settings."""
     given = {name: getattr(model, name) for name in ("price_prompt", "price_completion")}
     listed = _listed(model.model) if any(v is not None for v in given.values()) else None
     if listed is None or model.checksum is not None:
@@ -122,7 +121,7 @@ def price_fault(model: Model) -> str | None:
 
 
 def is_paid(model: Model) -> bool:
-    """Check whether a call may cost money; where no price is known, it may."""
+    """Check whether a call may cost money, as where no price is known."""
     return price(model) != (0.0, 0.0)
 
 
@@ -132,7 +131,7 @@ def cost(
     completion_tokens: int | None,
     written_tokens: int | None = None,
 ) -> float | None:
-    """Compute the list price of an answer, without discounts for cached prompts."""
+    """Compute an answer's list price, without discounts for cached prompts."""
     rates = price(model)
     if rates == (0.0, 0.0):
         return 0.0
@@ -142,12 +141,12 @@ def cost(
 
 
 def estimate(request: Request, text: str) -> float | None:
-    """Price an answer whose tokens nobody counted: four characters to a token."""
+    """Price an answer with uncounted tokens: four characters a token."""
     return cost(request.model, plan_call(request).prompt_tokens, len(text) // 4 + 1)
 
 
 def reserve(request: Request) -> float:
-    """Compute the most that one attempt can cost in USD."""
+    """Compute the most one attempt can cost, in USD."""
     rates = price(request.model)
     return (
         0.0
@@ -158,7 +157,7 @@ def reserve(request: Request) -> float:
 
 
 def bound(request: Request) -> float | None:
-    """Compute the most that a request can cost where every attempt is answered."""
+    """Compute the most a request can cost, every attempt answered."""
     rates = price(request.model)
     if rates is None:
         return None
@@ -173,14 +172,14 @@ def bound(request: Request) -> float | None:
 
 
 def text_bound(request: Request) -> int:
-    """Return how many characters of an answer are kept, whatever the server sends."""
+    """Return how many characters of an answer are kept."""
     return 200 + CHARACTERS_A_TOKEN * MAX_GROWTH * (
         request.max_tokens or DEFAULT_MAX_TOKENS // MAX_GROWTH
     )
 
 
 def prompt_bound(request: Request) -> int:
-    """Bound the tokens of a prompt: two bytes to a token, which no tokeniser of prose reaches."""
+    """Bound a prompt's tokens: two bytes each, which no tokeniser of prose reaches."""
     return (
         sum(len(message["content"].encode("utf-8", "replace")) for message in request.messages) // 2
         + 64
@@ -188,7 +187,7 @@ def prompt_bound(request: Request) -> int:
 
 
 def plan_call(request: Request) -> Call:
-    """Estimate a call that is not made: four characters a token, and a full answer."""
+    """Estimate a call: four characters a token, a full answer."""
     prompt = sum(len(message["content"]) for message in request.messages) // 4 + 8 * (
         len(request.messages) + 1
     )
@@ -200,7 +199,7 @@ def plan_call(request: Request) -> Call:
 
 
 def check_prices(models: Sequence[Model], budget_usd: float | None) -> None:
-    """Refuse a budget that cannot be kept, because a price is unknown or wrongly 0."""
+    """Refuse a budget that a price, unknown or wrongly 0, would break."""
     if budget_usd is not None and not budget_usd >= 0:
         raise BudgetError(f"A budget is a number of USD, zero or more; got {budget_usd!r}.")
     free = sorted({fault for model in models if (fault := price_fault(model))})
@@ -219,7 +218,7 @@ def check_prices(models: Sequence[Model], budget_usd: float | None) -> None:
 def check_money(
     requests: Sequence[Request], *, budget_usd: float | None, max_paid_calls: int | None
 ) -> None:
-    """Refuse, before the first call, what a budget or a limit of paid calls does not allow."""
+    """Refuse, before the first call, what budget or limit of paid calls forbids."""
     check_prices(
         list({request.model.name: request.model for request in requests}.values()), budget_usd
     )

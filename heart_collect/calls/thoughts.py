@@ -21,7 +21,7 @@ class Marks(NamedTuple):
 
 
 def _tags(names: str) -> Marks:
-    """Return the marks of a tag, which may have a prefix and attributes: ``<seed:think>``."""
+    """Return a tag's marks, with any prefix or attributes: ``<seed:think>``."""
     name = rf"(?:\w+[:_])?(?:{names})"
     return Marks(rf"<{_NO_WIDTH}{name}(?:\s[^<>]*)?>", rf"<{_NO_WIDTH}/{_NO_WIDTH}{name}\s*>")
 
@@ -88,14 +88,12 @@ QUOTES = ("``", '""', "''", "“”", "‘’", "«»")  #: A mark between two o
 
 
 def without_thoughts(text: str) -> str | None:
-    """Take out what a model thought before it answered; None where a thought has no end.
+    """Take out a model's thoughts; None where one has no end.
 
     Examples
     --------
     >>> from heart_collect.calls.thoughts import without_thoughts
     >>> without_thoughts("<think>The person is sad.</think>That sounds hard.")
-    'That sounds hard.'
-    >>> without_thoughts("The person is sad.</think>That sounds hard.")
     'That sounds hard.'
     >>> without_thoughts("<think>The person is") is None
     True
@@ -107,7 +105,7 @@ def without_thoughts(text: str) -> str | None:
 
 
 def spoken_spans(text: str) -> list[tuple[int, int]] | None:
-    """Find where a model's answer stands between its thoughts; None if the last has no end."""
+    """Find a model's answer between its thoughts; None if the last has no end."""
     if not any(hint in text for hint in HINTS):  # most answers; a search for marks takes longer
         return [(0, len(text))]
     spans: list[tuple[int, int]] = []
@@ -132,7 +130,7 @@ def spoken_spans(text: str) -> list[tuple[int, int]] | None:
 
 
 def answer_start(text: str) -> int | None:
-    """Find where a model's answer begins, after its thoughts; None where it says nothing."""
+    """Find where an answer begins, after thoughts; None where it says nothing."""
     spans = spoken_spans(text) or []
     places = (at for start, end in spans for at in range(start, end))
     return next((at for at in places if not text[at].isspace()), None)

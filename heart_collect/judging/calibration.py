@@ -29,7 +29,7 @@ __all__ = ["LabelSource", "calibrate_judge"]
 
 @dataclass(frozen=True)
 class LabelSource:
-    """Where people's labels come from, and how long a record on them holds."""
+    """Where people's labels come from, and how long a record holds."""
 
     #: Who the people are, in words, such as ``"three clinicians, study of May 2026"``.
     labels_from: str
@@ -37,7 +37,6 @@ class LabelSource:
     made_on: datetime.date | None = None  #: By default the day on which the record is made.
 
     def __post_init__(self) -> None:
-        """Refuse an empty text, a person's name and no day at all."""
         if not self.labels_from.strip():
             raise CalibrationError(
                 "labels_from is empty: say who the people are, such as 'three clinicians, study of"
@@ -75,25 +74,25 @@ def calibrate_judge(
         ``model``, ``prompt``, ``rubric`` and ``options``, as
         :meth:`~heart_collect.judging.recipe.Recipe.identity_of` returns them.
     labels : LabelSource
-        Who the people are, and how long the record holds.
+        Who the people are, how long it holds.
     dimension : str
         A line of the rubric that both answered.
     words : pandas.DataFrame, optional
-        By ``pair_id``, one column: how many words longer reply a is than reply b.
+        By ``pair_id``, one column: words of reply a less those of b.
     n_resamples, ci_level, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
     CalibrationRecord
-        Agreement, kappa and lead over an author-only guess, with intervals over dialogues and
-        people; biases and error rates. ``faults`` lists why the judge must not decide.
+        Agreement, kappa, lead over an author-only guess, with intervals over dialogues and
+        people; biases, error rates. ``faults`` lists why the judge must not decide.
 
     Raises
     ------
     CalibrationError
-        If labels are not by people or by one only, the votes are of several judges, a part of
-        `bound_to` is missing, or pairs of fewer than two dialogues were decided by both.
+        If labels are not by two people or more, votes are of several judges, `bound_to` lacks a
+        part, or pairs of fewer than two dialogues were decided by both.
 
     Examples
     --------

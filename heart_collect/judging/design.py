@@ -1,4 +1,4 @@
-"""Design of comparisons: who answers, pairs and their orders, probes and rewritten replies."""
+"""Design of comparisons: who answers, pairs, orders, probes and rewritten replies."""
 
 from __future__ import annotations
 
@@ -79,7 +79,6 @@ but dots, the seeker's last words, and a good reply to somebody else."""
 
 
 def describe_responders(responders: Sequence[Model | str]) -> pd.DataFrame:
-    """Make the table of responders."""
     check_responders(responders)
     rows: list[dict[str, str | float | None]] = []
     for one in responders:
@@ -100,7 +99,7 @@ def describe_responders(responders: Sequence[Model | str]) -> pd.DataFrame:
 
 
 def check_responders(responders: Sequence[Model | str]) -> None:
-    """Refuse probes that are unknown, and two responders of one name."""
+    """Refuse unknown probes and shared names."""
     names = [
         responder if isinstance(responder, str) else responder.name for responder in responders
     ]
@@ -134,35 +133,34 @@ def pair_replies(
     pairs: str | int = "all",
     protocol: str = "heart",
 ) -> pd.DataFrame:
-    """Pair the replies to each history, and say in which order each pair is shown.
+    """Pair the replies to each history, and order each pair.
 
-    Only valid replies are paired, never two of one responder. What is drawn depends on one number
-    from `rng` and on each pair's id, so that another reply changes nothing for other pairs.
+    Only valid replies are paired, never two of one responder. Another reply changes nothing that is
+    drawn for other pairs.
 
     Parameters
     ----------
     replies : pandas.DataFrame
-        One row per reply, with ``reply_id``, ``history_id``, ``responder`` and ``state``.
+        With ``reply_id``, ``history_id``, ``responder`` and ``state``.
     rng : numpy.random.Generator
         The source of chance.
     orders : str
-        ``"both"``: two comparisons a pair; ``"random"``: one, in an order drawn for the pair.
+        ``"both"``: two comparisons a pair; ``"random"``: one, in a drawn order.
     pairs : "all" or int
-        How many pairs of each history, drawn; the same under each protocol.
+        Pairs of each history, drawn; the same under each protocol.
     protocol : str
-        The column ``protocol``; part of the comparison's id.
+        The column ``protocol``.
 
     Returns
     -------
     pandas.DataFrame
-        The table ``comparisons``, sorted by history and pair. ``reply_a`` is the smaller id. Warns
-        how many replies and histories are left out.
+        The table ``comparisons``; ``reply_a`` is the smaller id. Warns how many replies and
+        histories are left out.
 
     Raises
     ------
     DesignError, TableError
-        If an option is unknown, a column or a name is missing, a reply_id stands twice, or nothing
-        can be paired.
+        If an option is unknown, a column or name missing, a reply_id doubled, or there is no pair.
 
     Examples
     --------
@@ -211,7 +209,7 @@ def make_pairs(
     pairs: int | str,
     protocol: str,
 ) -> pd.DataFrame:
-    """Make the comparisons of :func:`pair_replies` from replies that were checked."""
+    """Make :func:`pair_replies`' comparisons from checked replies."""
     seed = int(rng.integers(2**63))
     valid = replies[replies["state"] == "valid"].sort_values(["history_id", "reply_id"])
     valid = valid if "simulated" in valid else valid.assign(simulated=False)
@@ -257,7 +255,7 @@ def make_pairs(
 
 
 def cross_seekers(histories: pd.DataFrame, seekers: Sequence[str]) -> pd.DataFrame:
-    """Make of each history one row a seeker."""
+    """Repeat each history once a seeker."""
     tables = []
     for seeker in seekers:
         rows = histories.assign(seeker=seeker, start_id=histories["history_id"])
@@ -272,12 +270,12 @@ def cross_seekers(histories: pd.DataFrame, seekers: Sequence[str]) -> pd.DataFra
 
 
 def seeded(*parts: object) -> random.Random:
-    """Make a generator that depends on nothing but what it is for."""
+    """Make a generator that depends only on what it is for."""
     return random.Random(int(digest(*parts), 16))
 
 
 def digest(*parts: object) -> str:
-    """Return a short stable hash of some words and numbers."""
+    """Hash words and numbers shortly and stably."""
     text = "".join(f"{len(word)}:{word}" for word in map(str, parts))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:ID_LENGTH]
 
@@ -324,7 +322,7 @@ PROFILES = tuple(
 
 @lru_cache(maxsize=1)
 def make_probes() -> dict[str, pd.DataFrame]:
-    """Build the tables of probes from the sample's standard histories and replies."""
+    """Build probes' tables from the sample's standard histories and replies."""
     histories = read_sample("histories")
     histories = histories[histories["slice"] == "standard"].reset_index(drop=True)
     base = read_sample("replies").set_index("history_id").loc[histories["history_id"]].reset_index()
@@ -364,14 +362,14 @@ def make_probes() -> dict[str, pd.DataFrame]:
 
 
 def named_probes(names: Sequence[str]) -> pd.DataFrame:
-    """Make the table of responders for replies that were changed by rule."""
+    """Make the responders' table for replies changed by rule."""
     return check_table("responders", pd.DataFrame({"responder": names, "responder_kind": "probe"}))
 
 
 def rewrite_replies(
     replies: pd.DataFrame, n: int, *, labels: Sequence[str] = (), seed: int
 ) -> pd.DataFrame:
-    """Rewrite each reply in `n` ways, an even number of at most 16, drawn by seed and history."""
+    """Rewrite each reply in `n` ways (even, at most 16), drawn by seed and history."""
     if replies["history_id"].duplicated().any():
         raise ValueError(
             "rewrites: some history has several given replies; expected one, which is rewritten."
@@ -406,22 +404,22 @@ def rewrite_replies(
 
 
 def profile_features(replies: pd.DataFrame) -> pd.DataFrame:
-    """List the features of each rewritten reply, and whom it is said to be from.
+    """List each rewritten reply's features, and whom it is said to be from.
 
-    Features are drawn at random in a conjoint study, so one that goes with winning moves the judge
-    by itself. :func:`heart_utils.judges.position.feature_bias` takes this table.
+    Features are drawn at random, so one that goes with winning moves the judge by itself.
+    :func:`heart_utils.judges.position.feature_bias` takes this table.
 
     Parameters
     ----------
     replies : pandas.DataFrame
-        As ``rewrite_replies`` returns them: ``responder`` names the features, joined by ``+``, and
-        ``label`` whom a reply is said to be from, if anyone.
+        ``responder`` names the features, joined by ``+``; ``label`` whom a reply is said to be
+        from, if anyone.
 
     Returns
     -------
     pandas.DataFrame
-        One row a ``reply_id``; 0 or 1 for shortened, padded, listed and warmed and, where replies
-        were labelled, ``said: ...`` for a person and an expert (an AI is the reference).
+        By ``reply_id``, 0 or 1: shortened, padded, listed, warmed and, if labelled, ``said: ...``
+        for a person and an expert (an AI is the reference).
 
     References
     ----------

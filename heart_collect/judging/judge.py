@@ -1,4 +1,4 @@
-"""Verdicts, scores and codes by blinded judges: their questions, and the answers read."""
+"""Verdicts, scores and codes by blinded judges."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class JudgeError(ValueError):
 
 
 class Question(NamedTuple):
-    """One call: a judge, the row `about`, the replies `shown` in order, the template."""
+    """One call: a judge, the row `about`, the replies `shown`, the template."""
 
     about: Mapping[Any, Any]
     judge: Model
@@ -78,12 +78,12 @@ class Question(NamedTuple):
 
     @property
     def reply_is_there(self) -> bool:
-        """Whether what it is about can be shown; where a reply failed, nobody is asked about it."""
+        """Whether there is a reply to show; a failed one is not asked about."""
         return bool(self.about.get("state", "valid") == "valid")
 
     @property
     def in_json(self) -> bool:
-        """Whether it is answered in JSON, which a schema may hold to its form."""
+        """Whether it is answered in JSON."""
         return self.template.answer_format == "json"
 
     def request(self, *, schema: bool) -> Request:
@@ -102,24 +102,24 @@ class Question(NamedTuple):
         )
 
     def repair(self, request: Request, answer: str, fault: str) -> Request:
-        """Ask once more, with what was wrong with the answer."""
+        """Ask again, with what was wrong."""
         return replace(request, messages=(*request.messages, *self.template.again(answer, fault)))
 
 
 @dataclass
 class Answer:
-    """The answer to a question, from one call, from two if asked again, or from none."""
+    """The answer from one call, two if asked again, or none."""
 
     question: Question
     calls: Sequence[Call]
 
     @cached_property
     def first(self) -> tuple[list[Reading], str | None]:
-        """The first answer's readings, and what is wrong with it."""
+        """The first answer's readings, and its fault."""
         return self.question.template.read(self.calls[0])
 
     def readings(self) -> list[tuple[Reading, Call | None, bool]]:
-        """Read the answer, and its repair where the first answer could not be read."""
+        """Read the answer, or its repair where that failed."""
         if not self.calls:
             return [(Reading(self.question.about["state"]), None, False)] * len(
                 self.question.template.cells
@@ -140,7 +140,6 @@ class Answer:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pause Python's garbage collector while many small objects are made."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -157,7 +156,7 @@ def ask_questions(
     max_concurrency: int | None = None,
     **asking: Unpack[Asking],
 ) -> list[Answer]:
-    """Ask what the ledger lacks, and ask once more for what cannot be read."""
+    """Ask what the ledger lacks, and once more for what cannot be read."""
     mode = asking.get("mode", "missing")
     if mode not in ("missing", "replay"):
         raise JudgeError(
@@ -233,7 +232,6 @@ def _tell_of_cut_answers(answers: Sequence[Answer]) -> None:
 def count_calls(
     requests_by: Iterable[tuple[tuple[str, ...], Request]], *, by: Sequence[str], ledger: Ledger
 ) -> pd.DataFrame:
-    """Estimate what requests would take, without asking."""
     rows: list[tuple[Any, ...]] = []
     requests_by = iter(requests_by)
     while chunk := list(islice(requests_by, CHUNK)):
@@ -257,7 +255,6 @@ def count_calls(
 
 
 def takes_schema(model: Model, ledger: Ledger) -> bool:
-    """Check whether a model is asked with a JSON schema."""
     if model.json_schema is not None:
         return model.json_schema
     noted = ledger.notes([f"{SCHEMA} {model.identity_digest}"])
@@ -265,7 +262,6 @@ def takes_schema(model: Model, ledger: Ledger) -> bool:
 
 
 def question_requests(questions: Iterable[Question], ledger: Ledger) -> Iterator[Request]:
-    """Build each request with a JSON schema or without."""
     questions = iter(questions)
     while chunk := list(islice(questions, CHUNK)):
         judges = {
@@ -299,7 +295,7 @@ def question_requests(questions: Iterable[Question], ledger: Ledger) -> Iterator
 
 
 def note_schemas(models: Iterable[Model], ledger: Ledger) -> None:
-    """Record in the ledger how models are asked from now on."""
+    """Record whether models are asked with a schema."""
     schema_support = {
         model.identity_digest: takes_schema(model, ledger)
         for model in models
@@ -351,7 +347,7 @@ def collect_verdicts(
     max_concurrency: int | None = None,
     **asking: Unpack[Asking],
 ) -> pd.DataFrame:
-    """Ask every judge its questions about comparisons, or about replies alone.
+    """Ask every judge its questions.
 
     An answer that cannot be read is asked for once more, and is then ``unparsed``: never a tie.
 
@@ -360,12 +356,12 @@ def collect_verdicts(
     questions : sequence of Question
         What :func:`plan_questions` returns.
     ledger : Ledger
-        Where calls are kept; what it holds is not asked again.
+        What it holds is not asked again.
     max_concurrency : int, optional
-        Calls at once, all judges together.
+        Calls at once.
     **asking
-        ``mode`` (``"missing"``, or ``"replay"``, which asks nothing), ``budget_usd`` (what the
-        ledger may spend, ever), ``max_paid_calls``, ``scheduler`` (a Dask address), ``progress``.
+        ``mode`` (``"missing"``, or ``"replay"``, which asks nothing), ``budget_usd`` (of the
+        ledger, ever), ``max_paid_calls``, ``scheduler`` (a Dask address), ``progress``.
 
     Returns
     -------
@@ -377,16 +373,14 @@ def collect_verdicts(
     Raises
     ------
     JudgeError
-        If the mode is another.
+        If the mode is unknown.
 
     Examples
     --------
     >>> from heart_collect import open_ledger
     >>> from heart_utils import load_histories, load_replies
     >>> from heart_collect.calls.models import Model
-    >>> judge = Model(
-    ...     "judge", "openai/gpt-4o", options={"mock_response": "Both are fine."}
-    ... )  # litellm answers itself
+    >>> judge = Model("judge", "openai/gpt-4o", options={"mock_response": "Both are fine."})
     >>> histories, replies = load_histories("sample"), load_replies("sample").head(1)
     >>> asked = plan_questions(histories, replies, None, [judge], dimensions=["overall"])
     >>> scores = collect_verdicts(asked, ledger=open_ledger("sqlite://"), progress=False)
@@ -411,25 +405,24 @@ def collect_answers(
     max_concurrency: int | None = None,
     **asking: Unpack[Asking],
 ) -> pd.DataFrame:
-    """Ask judges their questions and make a table of the answers."""
     answers = ask_questions(questions, ledger=ledger, max_concurrency=max_concurrency, **asking)
     return answer_rows(table, answers)
 
 
 def plan_verdicts(questions: Sequence[Question], ledger: Ledger) -> pd.DataFrame:
-    """Count what the questions would take; nothing is asked.
+    """Count what questions would take, without asking.
 
     Parameters
     ----------
     questions : sequence of Question
-        What :func:`plan_questions` returns.
+        From :func:`plan_questions`.
     ledger : Ledger
-        Whose calls need not be made again.
+        Its calls are not made again.
 
     Returns
     -------
     pandas.DataFrame
-        One row a judge, protocol and answer format, with calls, tokens and US dollars.
+        Calls, tokens and USD by judge, protocol and answer format.
 
     Examples
     --------
@@ -447,7 +440,6 @@ def plan_verdicts(questions: Sequence[Question], ledger: Ledger) -> pd.DataFrame
 
 @collector_paused()
 def answer_rows(table: str, answers: Sequence[Answer]) -> pd.DataFrame:
-    """Turn answers into verdicts, scores or codes."""
     columns = needed_columns(table)
     if any(answer.question.about.get("seeker") for answer in answers):
         columns = [*columns, *UNIT]
@@ -515,41 +507,39 @@ def plan_questions(
     repeats: int = 1,
     seed: int = 0,
 ) -> list[Question]:
-    """Build every question about comparisons, or about replies alone, to a panel of judges.
+    """Build all questions to judges about comparisons, or replies alone; no model is asked.
 
-    No model is asked. What is drawn at random (codes of the replies, order of dimensions) depends
-    on the seed, the pair, the protocol and the repeat alone, and is the same for all judges and
-    orders.
+    What is drawn (codes of the replies, order of dimensions) depends on seed, pair, protocol and
+    repeat alone, and is the same for all judges and orders.
 
     Parameters
     ----------
     histories, replies : pandas.DataFrame
         The tables.
     comparisons : pandas.DataFrame or None
-        The table; if None, each valid reply is asked about alone.
+        If None, each valid reply is asked about alone.
     judges : sequence of Model
-        One or more, with different names.
+        Of different names.
     responders : pandas.DataFrame, optional
-        The table, by which answers of a responder's own family are flagged.
+        By which answers about a judge's own family are flagged.
     protocol : str or Protocol, optional
-        By default what each comparison says, and ``likert`` of replies alone.
+        By default the comparison's, and ``likert`` of replies alone.
     dimensions : sequence of str, optional
         By default all of the rubric's.
     repeats : int
         How often each is asked, 1 or more.
     seed : int
-        Decides what is drawn.
+        Of what is drawn.
 
     Returns
     -------
     list of Question
-        One a call, judge by judge: ``judge``, the row it is ``about``, the replies ``shown``, and
-        the prompt ``template``, which writes its messages.
+        One a call: ``judge``, the row it is ``about``, replies ``shown``, prompt ``template``.
 
     Raises
     ------
     JudgeError
-        If a comparison fits neither tables nor protocol or has no order, or a judge is named twice.
+        If a comparison has no order or does not fit, or a judge is named twice.
     heart_utils.tables.TableError
         If a table lacks a column.
 
@@ -595,7 +585,7 @@ def make_questions(
     repeats: int = 1,
     seed: int = 0,
 ) -> list[Question]:
-    """Make the questions of :func:`plan_questions` from tables that were checked."""
+    """Make :func:`plan_questions`' questions from checked tables."""
     if comparisons is None:
         judges = _in_json(judges)
         to_judge = replies[replies["state"] == "valid"].assign(protocol="likert")
@@ -648,7 +638,7 @@ def plan_codes(
     codebooks: Mapping[str, Codebook],
     seed: int = 0,
 ) -> list[Question]:
-    """Ask which labels hold of every reply, one call a codebook, sorted by history."""
+    """Ask which labels hold, one call a reply and codebook."""
 
     def make_templates(
         _: Model, about: Mapping[str, Any], __: str
@@ -677,7 +667,7 @@ def plan_hits(
     responders: pd.DataFrame | None = None,
     language: str = "zh",
 ) -> list[Question]:
-    """Ask which items of a question's rubric each reply hits, as HeartBench does."""
+    """Ask which rubric items each reply hits, as HeartBench does."""
     rubric = {
         name: tuple(_rows_of(its.sort_values("position")))
         for name, its in questions.groupby("question_id")
@@ -724,7 +714,7 @@ def plan_again(
     responders: pd.DataFrame | None = None,
     seed: int = 0,
 ) -> list[Question]:
-    """Ask judges again about one pair of each of so many histories."""
+    """Ask again about one pair of each of so many histories."""
     theirs = comparisons[comparisons["protocol"] == AGAIN]
     names = sorted(theirs["history_id"].unique())
     if n_pairs > len(names):
@@ -874,7 +864,7 @@ def _draw_templates(protocol: Protocol, rubric: Rubric, repeats: int, seed: int)
 def draw_codes_and_order(
     protocol: Protocol, rubric: Rubric, seed: int, about: str, repeat: int, *, texts: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[Dimension, ...]]:
-    """Draw the codes and the order of dimensions for a pair, or for a reply alone."""
+    """Draw codes and dimensions' order for a pair or reply."""
     generator, order = seeded(seed, about, protocol.name, repeat), rubric.dimensions
     # first: which dimensions are asked must not change them
     codes = protocol.codes or draw_codes(generator, texts)
@@ -928,7 +918,7 @@ def _rows_of(table: pd.DataFrame) -> Rows:
 
 
 def _in_json(judges: Sequence[Model]) -> list[Model]:
-    """Leave out, with a warning, models that answer with one letter."""
+    """Leave out, with a warning, models that answer by one letter."""
     letters = [judge.name for judge in judges if judge.answer_format != "json"]
     error_message = (
         f"{', '.join(letters)} answers in the format logprob, which compares A with B; a score or a"

@@ -1,4 +1,4 @@
-"""Prompts of judges and coders, the shared words first, for caches of prefixes."""
+"""Prompts of judges and coders, shared words first for caches."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class ProtocolError(ValueError):
 
 @dataclass(frozen=True)
 class Dimension:
-    """One line of a rubric: its name, its question, and a reply at either end."""
+    """A line of a rubric: name, question, and a reply at either end."""
 
     name: Line
     question: Line
@@ -117,7 +117,7 @@ class Rubric:
         return tuple(dimension.name for dimension in self.dimensions)
 
     def select(self, names: Iterable[str] | None) -> Rubric:
-        """Keep some dimensions, in the rubric's own order; all of them if none are named."""
+        """Keep some dimensions, in the rubric's order; all if none are named."""
         if names is None:
             return self
         wanted = [names] if isinstance(names, str) else list(names)
@@ -137,20 +137,17 @@ def load_rubric(name_or_path: str | os.PathLike[str]) -> Rubric:
     Parameters
     ----------
     name_or_path : str or path
-        A name in ``data/rubrics``, such as ``"heart"``; or, with a separator or suffix, a YAML
-        file.
+        In ``data/rubrics``, such as ``"heart"``; with a separator or suffix, a YAML file.
 
     Returns
     -------
     Rubric
-        ``dimensions``, ``names`` (of the dimensions, in snake_case), ``title`` (for captions) and
-        ``about`` (where the words come from).
+        ``dimensions``, their ``names``, ``title``, and ``about`` (where the words come from).
 
     Raises
     ------
     RubricError
-        If there is no such file, a key is missing, unknown or empty, or a name is unusable or
-        repeats.
+        If the file or a key is missing, a key unknown or empty, or a name unusable or repeated.
 
     Examples
     --------
@@ -236,8 +233,7 @@ def load_protocol(name_or_path: str | os.PathLike[str]) -> Protocol:
     Raises
     ------
     ProtocolError
-        If there is no such file, a key is missing, unknown or empty, or a value none of its
-        choices.
+        If the file or a key is missing, or a key or value unknown.
 
     Examples
     --------
@@ -270,7 +266,6 @@ def _read_from(
 
 
 def show_turns(turns: Sequence[Mapping[str, str]], language: str | None = None) -> str:
-    """Write a conversation down, each turn under its speaker."""
     words, colon = (LABELS, ": ") if language is None else (PROMPTS["items"][language], "：")
     return "\n".join(
         f"{words[turn['speaker']]}{colon}{' '.join(turn['text'].split())}" for turn in turns
@@ -284,7 +279,7 @@ def reply_messages(
     *,
     speaker: str = "supporter",
 ) -> Messages:
-    """Write the messages that ask a model for a speaker's next turn."""
+    """Write messages that ask for a speaker's next turn."""
     # One message, since a conversation may begin with either speaker, and not every provider lets
     # an assistant speak first.
     if language is not None:
@@ -296,7 +291,7 @@ def reply_messages(
 
 @dataclass(frozen=True)
 class PromptTemplate:
-    """The prompt of one question about a pair or a reply, by a protocol."""
+    """The prompt of a question about a pair or reply."""
 
     protocol: Protocol
     dimensions: tuple[Dimension, ...]
@@ -316,15 +311,15 @@ class PromptTemplate:
 
     @property
     def cells(self) -> list[tuple[str, str | None]]:
-        """What a reading is about, in the order read: dimension, and item where there are any."""
+        """What each reading is about: dimension, and item if any."""
         return [(dimension.name, None) for dimension in self.dimensions]
 
     def again(self, answer: str, fault: str) -> Messages:
-        """Ask once more for an answer that could not be read."""
+        """Ask again for an unreadable answer."""
         return _once_more(answer.strip()[:MAX_REPEATED], fault, self.title, self.answer_form())
 
     def read(self, call: Call) -> tuple[list[Reading], str | None]:
-        """Read what a call answered, one reading a cell, and what is wrong with it."""
+        """Read an answer: one reading a cell, and its fault."""
         settings, names = self.protocol, [dimension.name for dimension in self.dimensions]
         words = dict(zip(self.codes, ("first", "second"), strict=False)) | (
             {"tie": "tie"} if settings.ties else {}
@@ -351,7 +346,7 @@ class PromptTemplate:
         return _between_markers(self.protocol.rules, texts, self.task())
 
     def task(self) -> str:
-        """Write what to judge and how to answer: the part of a prompt that comes last."""
+        """Write what to judge and how: a prompt's last part."""
         if self.answer_format == "json":
             return f"{_lines(self.dimensions)}\n\n{self.answer_form()}"
         first, second = self.codes
@@ -362,7 +357,7 @@ class PromptTemplate:
         )
 
     def answer_form(self) -> str:
-        """Describe in words, and by a skeleton, how to answer in JSON."""
+        """Describe the JSON to answer with."""
         text = _answer_form(self.protocol, self.dimensions)
         for placeholder, code in zip(PLACES, self.codes, strict=False):
             text = text.replace(placeholder, code)
@@ -370,7 +365,7 @@ class PromptTemplate:
 
     @property
     def schema(self) -> JsonObject:
-        """The JSON schema of the answer, in the subset that providers share."""
+        """The answer's JSON schema, in the subset that providers share."""
         scale, once = (
             {"type": "integer", "enum": [1, 2, 3, 4, 5]},
             self.protocol.reasoning == "once",
@@ -395,7 +390,7 @@ CODEBOOKS = ("release", "esconv", "focus", "safety")
 
 @dataclass(frozen=True)
 class LabelsTemplate:
-    """A question about which labels of a codebook apply to one reply."""
+    """Which labels of a codebook apply to a reply."""
 
     codes: Codebook
     name: ClassVar[str] = "codes"
@@ -406,11 +401,9 @@ class LabelsTemplate:
 
     @property
     def cells(self) -> list[tuple[str, str | None]]:
-        """The labels, in the order shown."""
         return [(code.name, None) for code in self.codes]
 
     def messages(self, history: str, replies: Sequence[str]) -> Messages:
-        """Write the prompt."""
         labels = "\n".join(f"- {code.name}: {code.says}" for code in self.codes)
         words = PROMPTS["units"]["reply"]
         return _between_markers(
@@ -420,7 +413,6 @@ class LabelsTemplate:
         )
 
     def answer_form(self) -> str:
-        """Describe in words, and by a pattern, how to answer."""
         pattern = json.dumps(dict.fromkeys((code.name for code in self.codes), "true or false"))
         return (
             "Answer with one JSON object and nothing else, every label with true or false, after"
@@ -428,22 +420,19 @@ class LabelsTemplate:
         )
 
     def again(self, answer: str, fault: str) -> Messages:
-        """Ask once more for an answer that could not be read."""
         return _once_more(answer.strip(), fault, self.title, self.answer_form())
 
     @property
     def schema(self) -> JsonObject:
-        """The JSON schema of the answer."""
         return _object({code.name: {"type": "boolean"} for code in self.codes})
 
     def read(self, call: Call) -> tuple[list[Reading], str | None]:
-        """Read an answer: one reading a label."""
         return read_labels(call, [code.name for code in self.codes])
 
 
 @dataclass(frozen=True)
 class ItemsTemplate:
-    """A question about which items of a rubric one reply hits, with reasons first."""
+    """Which rubric items a reply hits, reasons first."""
 
     items: tuple[Mapping[str, Any], ...]
     language: str
@@ -457,11 +446,10 @@ class ItemsTemplate:
 
     @property
     def cells(self) -> list[tuple[str, str | None]]:
-        """The ability that each item is about, and the item."""
+        """Each item with its ability."""
         return [(item["ability"], item["item"]) for item in self.items]
 
     def messages(self, history: str, replies: Sequence[str]) -> Messages:
-        """Write the prompt."""
         points = ["" if pd.isna(item["points"]) else f"{item['points']:+g}" for item in self.items]
         item_list = "\n".join(
             f"{number}. [{item['ability']}][{worth}] {item['content']}"
@@ -478,13 +466,11 @@ class ItemsTemplate:
         )
 
     def again(self, answer: str, fault: str) -> Messages:
-        """Ask once more for an answer that cannot be used."""
         prompt = PROMPTS["items"][self.language]["again"].format(fault=fault, n=len(self.items))
         return {"role": "assistant", "content": answer}, {"role": "user", "content": prompt}
 
     @property
     def schema(self) -> JsonObject:
-        """The JSON schema of the answer."""
         n = len(self.items)
         hits: JsonObject = {"type": "array", "items": {"enum": [1, 0, None]}}
         reason: JsonObject = {"type": "string"}
@@ -519,7 +505,6 @@ def _once_more(answer: str, fault: str, what: str, how_to_answer: str) -> Messag
 
 
 def history_block(history: Mapping[Any, Any], protocol: Protocol) -> str:
-    """Write a conversation as a judge shall read it."""
     turns = history["turns"]
     speakers = [turn["speaker"] for turn in turns]
     speakers = (
@@ -542,7 +527,7 @@ def instructs_judge(text: str) -> bool:
 
 
 def draw_codes(generator: random.Random, texts: Sequence[str] = ()) -> tuple[str, str]:
-    """Draw the codes of the replies shown first and second, for both orders."""
+    """Draw a pair's codes, for both orders."""
     while True:
         # Only random() is promised to give the same numbers in every version of Python.
         first = int(generator.random() * len(CODE_LETTERS))
@@ -555,7 +540,7 @@ def draw_codes(generator: random.Random, texts: Sequence[str] = ()) -> tuple[str
 
 
 def prompt_hash(protocol: Protocol, rubric: Rubric, answer_format: str = "json") -> str:
-    """Compute the SHA-256 of a judge's instructions, without conversation and replies.
+    """Hash a judge's instructions (SHA-256), without conversation and replies.
 
     Parameters
     ----------
@@ -569,7 +554,7 @@ def prompt_hash(protocol: Protocol, rubric: Rubric, answer_format: str = "json")
     Returns
     -------
     str
-        Hexadecimal; another word in the rules, the rubric or this module gives another one.
+        Hexadecimal; changes with the words of rules, rubric or package.
 
     Examples
     --------
@@ -594,7 +579,7 @@ def prompt_hash(protocol: Protocol, rubric: Rubric, answer_format: str = "json")
 def parts(
     protocol: Protocol, dimensions: tuple[Dimension, ...], answer_format: str
 ) -> list[tuple[Dimension, ...]]:
-    """Split dimensions over calls: one a call, or all in one."""
+    """Split dimensions over calls."""
     if answer_format == "logprob" or protocol.dimensions_per_call == "one":
         return [(dimension,) for dimension in dimensions]
     return [dimensions]

@@ -1,4 +1,4 @@
-"""Readings of raw answers: what needs no guess is read, and a failure is never a tie."""
+"""Readings of answers: nothing is guessed; a failure is never a tie."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_once)
 
 
 class Reading(NamedTuple):
-    """What an answer says on one dimension, label or item, in terms of the order shown."""
+    """What an answer says on a cell, in the order shown."""
 
     state: str
     winner: str | None = None  #: first, second or tie
@@ -102,7 +102,7 @@ class Reading(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """An object in an answer that speaks of what was asked, and the words that lead to it."""
+    """An object that speaks of what was asked, and the words before it."""
 
     content: JsonObject
     introduction: str = ""
@@ -120,7 +120,6 @@ def read_dimensions(
     letter: bool,
     once: bool,
 ) -> tuple[list[Reading], str | None]:
-    """Read a judgement of a pair, or of one reply alone, on each dimension."""
     if letter:
         failed = call.status in ("error", "refused")
         return [Reading(call.status) if failed else _read_letter(call, list(words)[:2])], None
@@ -129,12 +128,12 @@ def read_dimensions(
 
 
 def read_labels(call: Call, names: Sequence[str]) -> Readings:
-    """Read which labels hold; one that is left out is ``unparsed``, never absent."""
+    """Read which labels hold; one left out is ``unparsed``, never absent."""
     return _read_answer(call, names, names, partial(_read_truths, names=names), "with the labels")
 
 
 def read_hits(call: Call, n: int) -> Readings:
-    """Read exactly as many hits as items, each 1, 0 or null, or none at all."""
+    """Read a hit (1, 0 or null) for each item, or none at all."""
     readings, fault = _read_answer(
         call, ["hits"], ["hits"] * n, partial(_read_list, n=n), "with hits"
     )
@@ -143,7 +142,7 @@ def read_hits(call: Call, n: int) -> Readings:
 
 
 def was_cut(call: Call) -> bool:
-    """Check whether an answer ended in its thinking or was cut off."""
+    """Check whether an answer ended while thinking or was cut."""
     return call.status in ("ok", "truncated") and _answer_in(call) is None
 
 
@@ -189,7 +188,6 @@ def _is_draft(earlier: _Found, last: _Found) -> bool:
 
 
 def _answer_in(call: Call) -> str | None:
-    """Return the part of a text that is the answer, or None."""
     text = _unfenced(call.text)
     try:
         DECODER.decode(text)
@@ -237,7 +235,7 @@ def _letter(token: str) -> str:
 
 
 def find_objects(text: str, names: Sequence[str]) -> list[_Found]:
-    """Find the objects about the dimensions in a text, whole, or else the last in pieces."""
+    """Find the whole objects about dimensions, or else the last's pieces."""
     try:
         whole = _speaking(DECODER.decode(text), names)
     except (ValueError, RecursionError):
@@ -334,7 +332,6 @@ def _read_cells(
     answers: str,
     once: bool,
 ) -> Readings:
-    """Read what is said on each dimension."""
     shared = _text(content.get("reasoning")) if once else None
     read = [
         (
@@ -430,7 +427,7 @@ def _loosely(answer: str, words: Mapping[str, str]) -> str | None:
 
 
 def _whole(value: Any) -> float | None:
-    """Read 4, "4", 4.0 and "4/5" as 4, and nothing that is not a whole number from 1 to 5."""
+    """Read 4, "4", 4.0 and "4/5" as 4; only whole numbers from 1 to 5."""
     digits = WHOLE.fullmatch(str(value)) if type(value) in (int, float, str) else None
     return float(digits[1]) if digits else None
 

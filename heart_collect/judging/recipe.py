@@ -1,4 +1,4 @@
-"""A recipe: a run's histories, responders and judges; no model is asked here."""
+"""A recipe: a run's histories, responders and judges."""
 
 from __future__ import annotations
 
@@ -122,22 +122,22 @@ class Recipe:
 
     @property
     def rewritten_replies(self) -> int:
-        """How many rewritings take the place of each given reply."""
+        """How many rewritings replace each given reply."""
         return 0 if isinstance(self.rewrites, str) else self.rewrites
 
     def protocols_that_ask(self, about: Literal["pair", "reply"]) -> list[Protocol]:
-        """Load the protocols by which somebody is asked about pairs, or about replies alone."""
+        """Load the protocols about pairs, or replies alone."""
         if self.questions:
             return []
         loaded = map(load_protocol, self.protocols)
         return [one for one in loaded if one.asks == about and self.asked_by(one)]
 
     def asked_by(self, protocol: Protocol) -> tuple[Model, ...]:
-        """Return who is asked by a protocol: the judges, or the seekers."""
+        """Who is asked by a protocol."""
         return self.seekers if protocol.raters == "seekers" else self.judges
 
     def identity_of(self, judge: str, *, protocol: str = "heart") -> JsonObject:
-        """Describe a judge as calibration records know it: its model, prompt, rubric and options.
+        """Describe a judge as calibration records know it.
 
         Parameters
         ----------
@@ -185,28 +185,28 @@ class Recipe:
 
     @property
     def seed_file(self) -> Path | None:
-        """The file of the recorded calls that it names, where it is there."""
+        """Its file of recorded calls, if there."""
         file = find_root() / (self.recorded or "")
         return file if file.is_file() else None
 
     def open_ledger(self) -> Ledger:
-        """Open the ledger of its run, with the recorded calls that it names."""
+        """Open its run's ledger, with recorded calls."""
         from heart_collect.calls.ledger import open_ledger  # for who asks, and nobody else
 
         return open_ledger(self.run, seed_file=self.seed_file)
 
     def choose_histories(self) -> pd.DataFrame:
-        """Load and choose its histories, evenly over the set: the first step of a run.
+        """Load and choose its histories, evenly over the set.
 
         Returns
         -------
         pandas.DataFrame
-            The table ``histories``; with ``unit: conversation`` each once for every seeker.
+            The table ``histories``; with ``unit: conversation`` each once a seeker.
 
         Raises
         ------
         RecipeError
-            If a slice has fewer histories than asked for, or none is left.
+            If a slice has too few histories, or none is left.
         heart_utils.sources.catalogue.DataError
             If the histories cannot be read.
 
@@ -232,7 +232,7 @@ class Recipe:
         return cross_seekers(chosen, [seeker.name for seeker in self.seekers])
 
     def list_responders(self) -> pd.DataFrame:
-        """List who answers: those whose replies came with the histories, models, probes.
+        """List who answers: given responders, models, probes.
 
         Returns
         -------
@@ -252,23 +252,22 @@ class Recipe:
         return check_table("responders", pd.concat([table for table in tables if len(table)]))
 
     def pair(self, replies: pd.DataFrame) -> pd.DataFrame:
-        """Pair replies to one history, once for each protocol that compares and order shown.
+        """Pair replies to a history, by protocol and order shown.
 
         Parameters
         ----------
         replies : pandas.DataFrame
-            What :meth:`answer` returns; only replies in the state ``valid`` are paired.
+            From :meth:`answer`; only ``valid`` ones are paired.
 
         Returns
         -------
         pandas.DataFrame
-            The table ``comparisons``; no row if no protocol compares. Orders are drawn from the
-            seed.
+            The table ``comparisons``; empty if no protocol compares. Drawn by the seed.
 
         Raises
         ------
         heart_collect.judging.prompts.ProtocolError
-            If a protocol of the recipe cannot be read.
+            If a protocol cannot be read.
 
         Examples
         --------
@@ -300,16 +299,16 @@ class Recipe:
         max_concurrency: int | None = 1,
         **asking: Unpack[Asking],
     ) -> pd.DataFrame:
-        """Collect the replies: those that came with the histories, those of models, and by rule.
+        """Collect the replies: given ones, those of models, and by rule.
 
         Parameters
         ----------
         histories : pandas.DataFrame
-            As :meth:`choose_histories` returns it.
+            From :meth:`choose_histories`.
         ledger : Ledger
             Where calls are kept.
         max_concurrency : int, optional
-            Calls at once; 1 keeps the times to the first word comparable.
+            Calls at once; 1 keeps times to the first word comparable.
         **asking
             As in :func:`heart_collect.judging.respond.collect_replies`.
 
@@ -342,7 +341,7 @@ class Recipe:
     def converse(
         self, histories: pd.DataFrame, *, ledger: Ledger, **asking: Unpack[Asking]
     ) -> pd.DataFrame:
-        """Let its responders talk with its seekers, where it says ``unit: conversation``.
+        """Let responders talk with seekers (``unit: conversation``).
 
         Parameters
         ----------
@@ -383,14 +382,14 @@ class Recipe:
         max_concurrency: int | None = None,
         **asking: Unpack[Asking],
     ) -> pd.DataFrame:
-        """Run one step that follows the replies: models judge, score or label.
+        """Let models judge, score or label replies.
 
         Parameters
         ----------
         step : str
             ``"verdicts"``, ``"scores"``, ``"codes"``, ``"probes"`` or ``"again"``.
         *tables : pandas.DataFrame
-            Histories, replies and comparisons, in this order, as far as the step needs them.
+            Histories, replies, comparisons, in this order, as far as needed.
         ledger : Ledger
             Where calls are kept.
         max_concurrency : int, optional
@@ -401,7 +400,7 @@ class Recipe:
         Returns
         -------
         pandas.DataFrame
-            Verdicts, scores or codes; no row where the recipe asks for none.
+            Verdicts, scores or codes; empty if none are asked for.
 
         Raises
         ------
@@ -419,7 +418,7 @@ class Recipe:
         return wanted.run(given, ledger, max_concurrency=max_concurrency, **asking)
 
     def plan(self, step: str, *tables: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
-        """Count what a step of :meth:`ask` would take; nothing is asked.
+        """Count what a step of :meth:`ask` would take, without asking.
 
         Parameters
         ----------
@@ -429,7 +428,7 @@ class Recipe:
         Returns
         -------
         pandas.DataFrame
-            One row a judge, protocol and answer format, with calls, tokens and USD.
+            Calls, tokens and USD by judge, protocol and answer format.
 
         Raises
         ------
@@ -455,18 +454,17 @@ class Recipe:
 
 
 def read_recipe(run: str) -> Recipe:
-    """Read what a run collects: its histories, responders, judges and how they are asked.
+    """Read what a run collects, from whom, and how; no model is asked.
 
     Parameters
     ----------
     run : str
-        Its settings are ``params/<run>.yaml`` under the project's root, in the block ``collect:``.
+        Its settings are the block ``collect:`` of the project's ``params/<run>.yaml``.
 
     Returns
     -------
     Recipe
-        ``choose_histories``, ``answer``, ``pair`` and ``ask`` are the steps of a run, in this
-        order.
+        With the steps ``choose_histories``, ``answer``, ``pair`` and ``ask``, in this order.
 
     Raises
     ------
@@ -646,7 +644,7 @@ def _choose_slices(recipe: Recipe, loaded: pd.DataFrame) -> list[pd.DataFrame]:
 
 
 def chosen_questions(recipe: Recipe) -> pd.DataFrame:
-    """Load the items of a recipe's questions, or the given number with shortest texts."""
+    """Load a recipe's questions, or those with the shortest texts."""
     questions = load_questions(str(recipe.questions))
     n, n_present = recipe.n_questions, questions["question_id"].nunique()
     if n is None:

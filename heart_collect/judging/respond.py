@@ -1,4 +1,4 @@
-"""Replies and conversations: what models and probes say where a supporter must answer."""
+"""Replies and conversations of models and probes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ ReplyRow: TypeAlias = dict[str, object]
 
 
 class ReplyQuestion(NamedTuple):
-    """A history that a model is asked to answer, or that a probe answers by rule."""
+    """A history for a model or probe to answer."""
 
     history: Mapping[Any, Any]
     responder: str
@@ -78,24 +78,24 @@ def collect_replies(
     max_concurrency: int | None = 1,
     **asking: Unpack[Asking],
 ) -> pd.DataFrame:
-    """Let each responder answer each history once, in at most forty words and three sentences.
+    """Let each responder answer each history, in at most forty words and three sentences.
 
     Parameters
     ----------
     histories : pandas.DataFrame
-        The table. Those flagged ``ends_with_supporter`` get no reply.
+        Those flagged ``ends_with_supporter`` get no reply.
     responders : sequence of Model or str
         Models, and names of :data:`heart_collect.judging.design.PROBES`.
     ledger : Ledger
         Where calls are kept.
     repeats : int
-        Replies of each model to each history.
+        Replies of a model to a history.
     instructions : str
-        What a model is told first.
+        Told to models first.
     language : str, optional
-        Ask as HeartBench does, in ``"zh"`` or ``"en"``: with no limit of length.
+        Ask as HeartBench does, in ``"zh"`` or ``"en"``: no limit of length.
     max_concurrency : int, optional
-        More than 1 is faster; such replies are flagged ``timed_beside_others``.
+        If more than 1, replies are flagged ``timed_beside_others``.
     **asking
         ``mode`` (``"dry"`` fills in 40 words, flagged ``planned``), ``budget_usd``,
         ``max_paid_calls``, ``progress``.
@@ -110,8 +110,7 @@ def collect_replies(
     Raises
     ------
     RespondError
-        If a history ends with the supporter and is not flagged so, a probe is unknown, or two
-        responders share a name.
+        If a history ends with the supporter unflagged, a probe is unknown, or a name repeats.
 
     Examples
     --------
@@ -144,7 +143,7 @@ def reply_questions(
     instructions: str,
     language: str | None,
 ) -> list[ReplyQuestion]:
-    """Make what :func:`collect_replies` asks, of histories that were checked."""
+    """Make :func:`collect_replies`' questions of checked histories."""
     check_responders(responders)
     check_last_speaker(histories, RespondError)
     skipped = set(skipped_histories(histories)["history_id"])
@@ -162,7 +161,6 @@ def reply_questions(
 
 
 def plan_replies(questions: Sequence[ReplyQuestion], ledger: Ledger) -> pd.DataFrame:
-    """Count what replies of models would take, by responder."""
     requests = [((one.responder,), one.request) for one in questions if one.request is not None]
     return count_calls(requests, by=("responder",), ledger=ledger)
 
@@ -174,7 +172,7 @@ def answer_replies(
     max_concurrency: int | None,
     **asking: Unpack[Asking],
 ) -> pd.DataFrame:
-    """Ask for the replies of models, and make the table of them and of probes."""
+    """Ask models, and make the table of theirs and probes' replies."""
     requests = [one.request for one in questions if one.request is not None]
     calls = iter(ask_all(requests, ledger=ledger, max_concurrency=max_concurrency, **asking))
     rows = [_by_rule(one) if one.request is None else _reply(one, next(calls)) for one in questions]
@@ -182,7 +180,7 @@ def answer_replies(
 
 
 def lengthen_planned(replies: pd.DataFrame, models: Sequence[Model], *, free: bool) -> pd.DataFrame:
-    """Pad planned replies to their limit, so that the most that judging costs is known."""
+    """Pad planned replies to their limit, so that the most is priced."""
     planned = replies["flags"].map(lambda flags: "planned" in flags).astype(bool)
     if not planned.any():
         return replies
@@ -200,7 +198,7 @@ def lengthen_planned(replies: pd.DataFrame, models: Sequence[Model], *, free: bo
 
 
 def skipped_histories(histories: pd.DataFrame) -> pd.DataFrame:
-    """List the histories that cannot be answered, because the supporter spoke last."""
+    """List histories that cannot be answered: the supporter spoke last."""
     return histories[
         histories["turns"].map(lambda turns: turns[-1]["speaker"] == "supporter").astype(bool)
     ]
@@ -232,7 +230,7 @@ def _reply(question: ReplyQuestion, call: Call) -> ReplyRow:
 
 
 def read_turn(call: Call, *, as_it_came: bool = False) -> tuple[str, str, list[str]]:
-    """Read a turn from a call, without thoughts: its words, its state, flags of how they came."""
+    """Read a turn without thoughts: words, state, flags."""
     answer = without_thoughts(call.text)
     text, unwrapped = ((answer or "").strip(), False) if as_it_came else unwrap(answer or "")
     state = {"ok": "valid", "truncated": "valid", "planned": "valid", "refused": "refused"}.get(
@@ -279,7 +277,7 @@ def turn_flags(history: Mapping[Any, Any], text: str) -> list[str]:
 
 
 def unwrap(text: str, label: re.Pattern[str] = LABEL) -> tuple[str, bool]:
-    """Take off a label before a turn and quotation marks around it."""
+    """Take off a label and quotation marks."""
     bare = label.sub("", text.strip(), count=1).strip()
     if len(bare) > 1 and QUOTES.get(bare[0]) == bare[-1] and bare[0] not in bare[1:-1]:
         bare = bare[1:-1].strip()
@@ -308,8 +306,6 @@ Ask = Callable[[str, Sequence["Talk"], Sequence[Request | None]], Iterable[Call]
 
 @dataclass
 class Talk:
-    """One conversation under way."""
-
     start: Mapping[Any, Any]
     responder: Model | str
     seeker: Model
@@ -324,16 +320,15 @@ class Talk:
 
     @property
     def planned(self) -> bool:
-        """Whether one of its turns is a guess, so that the ledger is not asked for the next."""
+        """Whether a turn is a guess, so that the next is not asked."""
         return "planned" in self.flags
 
     @property
     def so_far(self) -> list[dict[str, str]]:
-        """All turns, from the first of the start on."""
         return [*self.start["turns"], *self.turns]
 
     def request(self, speaker: str) -> Request | None:
-        """Build the request for the next turn, from the turns so far and the repeat alone."""
+        """Request the next turn, from turns so far and the repeat alone."""
         if speaker == "supporter":
             if isinstance(self.responder, str):
                 return None
@@ -346,7 +341,6 @@ class Talk:
         return Request(self.seeker, messages, options, self.repeat, stream=True, tag=tag)
 
     def take(self, speaker: str, request: Request | None, call: Call | None) -> None:
-        """Read what came, and add it to the conversation or end it."""
         self.calls.append(call)
         if request is None or call is None:
             return self._say(speaker, PROBES[str(self.responder)](self.so_far), [])
@@ -382,7 +376,7 @@ class Talk:
 
     @property
     def exchanges(self) -> int:
-        """How many turns of the supporter were answered."""
+        """How many supporter's turns were answered."""
         return count_exchanges(self.turns)
 
     def _says_again(self, text: str) -> bool:
@@ -411,7 +405,6 @@ class Talk:
         self.reason, self.by = reason, speaker
 
     def row(self) -> dict[str, Any]:
-        """Return its row of the table."""
         name = self.responder if isinstance(self.responder, str) else self.responder.name
         reason, start = self.reason or "length", self.start
         family = None if isinstance(self.responder, str) else self.responder.family
@@ -453,24 +446,24 @@ def collect_conversations(
     seeker_instructions: str = SEEKER_INSTRUCTIONS,
     **asking: Unpack[Asking],
 ) -> pd.DataFrame:
-    """Let each responder go on from each start with each seeker, for so many exchanges.
+    """Let responders go on from each start with its seeker.
 
     Parameters
     ----------
     histories : pandas.DataFrame
         Starts, each with a ``seeker`` and a ``start_id``.
     responders : sequence of Model or str
-        Models, and names of probes, which answer by their rule.
+        Models, and names of probes.
     seekers : sequence of Model
-        Who plays the seekers of `histories`, by name.
+        Who plays the seekers, by name.
     ledger : Ledger
         Where calls are kept.
     exchanges : int
         Turns of the responder with the seeker's answer, unless somebody ends it before.
     repeats : int
-        Conversations of each responder with each seeker from each start.
+        Conversations of each responder from each start.
     instructions, seeker_instructions : str
-        What the one and the other is told.
+        What each is told.
     **asking
         ``mode``, ``budget_usd``, ``max_paid_calls`` (of all turns together), ``progress``.
 
@@ -478,22 +471,19 @@ def collect_conversations(
     -------
     pandas.DataFrame
         The table ``conversations``. The seeker ends with ``[END]`` (``seeker_ended``); not judged
-        are those that are ``ended_at_once``, ``wrong_role``, ``repeated``, ``too_long``, refused or
-        failed.
+        are ``ended_at_once``, ``wrong_role``, ``repeated``, ``too_long``, refused or failed.
 
     Raises
     ------
     RespondError
-        If a start names no seeker that is given, a probe is unknown, or two share a name.
+        If a start's seeker is not given, a probe is unknown, or a name repeats.
 
     Examples
     --------
     >>> from heart_collect import open_ledger
     >>> from heart_utils import load_histories
     >>> from heart_collect.calls.models import Model
-    >>> seeker = Model(
-    ...     "s", "openai/gpt-4o", options={"mock_response": "It got worse. [END]"}
-    ... )  # litellm answers itself
+    >>> seeker = Model("s", "openai/gpt-4o", options={"mock_response": "It got worse. [END]"})
     >>> from heart_collect.judging.design import cross_seekers
     >>> starts = cross_seekers(load_histories("sample").head(1), ["s"])
     >>> asked = {"ledger": open_ledger("sqlite://"), "exchanges": 3, "progress": False}
@@ -522,7 +512,6 @@ def start_talks(
     seeker_instructions: str,
     longest: bool = False,
 ) -> list[Talk]:
-    """Begin each conversation of histories that were checked, with no turn taken yet."""
     check_responders([*responders, *seekers])
     check_last_speaker(histories, RespondError)
     skipped = set(skipped_histories(histories)["history_id"])
@@ -551,7 +540,7 @@ def talk(
     max_concurrency: int | None,
     **asking: Unpack[Asking],
 ) -> pd.DataFrame:
-    """Run conversations turn by turn, from the ledger where it has the calls; return the table."""
+    """Run conversations turn by turn, by the ledger or by asking."""
     left = asking.get("max_paid_calls")
 
     def ask(_: str, __: Sequence[Talk], requests: Sequence[Request | None]) -> Iterable[Call]:
@@ -575,7 +564,7 @@ def talk(
 
 
 def plan_talks(talks: Sequence[Talk], exchanges: int, ledger: Ledger) -> pd.DataFrame:
-    """Count the calls of conversations that run to their full length."""
+    """Count the calls of full-length conversations."""
     usual, most = (
         _plan(
             [replace(one, longest=longest, turns=[], calls=[], flags=[]) for one in talks],
@@ -588,7 +577,7 @@ def plan_talks(talks: Sequence[Talk], exchanges: int, ledger: Ledger) -> pd.Data
 
 
 def conversation_replies(conversations: pd.DataFrame) -> pd.DataFrame:
-    """Return each conversation as a row of replies, with all later turns as its text.
+    """Make each conversation a row of replies, its later turns as text.
 
     Parameters
     ----------
@@ -598,7 +587,7 @@ def conversation_replies(conversations: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        The table ``replies``, with the same ids; only a valid conversation has a text.
+        The table ``replies``, with the same ids; only valid conversations have a text.
 
     Examples
     --------
@@ -671,7 +660,7 @@ def _why(call: Call) -> str:
 
 
 def plain_words(text: str) -> list[str]:
-    """Return the words of a turn without capitals and signs, to find repetitions."""
+    """Return a turn's words, plain, to find repetitions."""
     return re.findall(r"\w+", text.casefold())
 
 

@@ -1,4 +1,4 @@
-"""Adversarial rewriting: a model tells a history again so that its seeker resists."""
+"""Adversarial rewriting: a model makes a history's seeker resist."""
 
 from __future__ import annotations
 
@@ -34,13 +34,12 @@ NAME = re.compile(r"(?<=[a-z] )[A-Z][a-z]+")  #: A capital within a sentence.
 
 
 def rewrite_messages(turns: Sequence[Mapping[str, str]]) -> Messages:
-    """Write the messages that ask for a rewrite."""
     prompt = f"The conversation:\n\n{show_turns(turns)}\n\nThe rewritten conversation:"
     return {"role": "system", "content": PROMPTS["rewrite"]}, {"role": "user", "content": prompt}
 
 
 def rewrite_questions(histories: pd.DataFrame, rewriters: Sequence[Model]) -> list[ReplyQuestion]:
-    """Ask each rewriter about each standard history that ends with the seeker."""
+    """Ask each rewriter about each standard history ending with the seeker."""
     from heart_collect.judging.respond import ReplyQuestion  # which asks, and needs the extra
 
     questions = []
@@ -65,7 +64,7 @@ def collect_rewrites(
     max_concurrency: int | None = None,
     **asking: Unpack[Asking],
 ) -> pd.DataFrame:
-    """Let each rewriter rewrite each standard history; flags say why a rewrite is refused."""
+    """Let rewriters rewrite standard histories; flags say why one is refused."""
     from heart_collect.judging.respond import answer_replies
 
     questions = rewrite_questions(histories, rewriters)
@@ -77,14 +76,14 @@ def collect_rewrites(
 
 
 def read_turns(text: str | None) -> list[dict[str, str]]:
-    """Read a conversation whose turns begin with their speaker; what comes before is left out."""
+    """Read turns that begin with their speaker; what comes before is left out."""
     speakers = {label: speaker for speaker, label in LABELS.items()}
     found = SPOKEN.findall(text or "")
     return [{"speaker": speakers[who], "text": " ".join(said.split())} for who, said in found]
 
 
 def check_rewrites(histories: pd.DataFrame, rewrites: pd.DataFrame) -> pd.DataFrame:
-    """Say of each rewrite what it kept of its original, and why it is refused, if it is.
+    """Say what each rewrite kept of its original, and why it is refused, if so.
 
     Counting words cannot see whether a fact was turned round, so read what is accepted.
 
@@ -93,20 +92,19 @@ def check_rewrites(histories: pd.DataFrame, rewrites: pd.DataFrame) -> pd.DataFr
     histories : pandas.DataFrame
         The originals, with ``history_id``, ``turns`` and ``situation``.
     rewrites : pandas.DataFrame
-        Rows of replies, with ``history_id``, ``state``, and the conversation as ``text``: each turn
-        after ``Seeker:`` or ``Supporter:``.
+        With ``history_id``, ``state``, and ``text``: turns after ``Seeker:`` or ``Supporter:``.
 
     Returns
     -------
     pandas.DataFrame
-        A row a rewrite: ``facts_kept`` (share of the seeker's content words), ``supporter_kept``
-        (share of the supporter's turns), ``pushes_back`` (turns of the seeker), ``length`` (words
-        of the seeker, as a multiple), ``why`` (reasons to refuse it; none, and it is accepted).
+        By rewrite: ``facts_kept`` (share of the seeker's content words), ``supporter_kept`` (share
+        of the supporter's turns), ``pushes_back`` (seeker's turns), ``length`` (seeker's words, as
+        a multiple), ``why`` (reasons to refuse it; none if it is accepted).
 
     Raises
     ------
     ValueError
-        If a rewrite is of no history that is given.
+        If a rewrite's history is not given.
 
     Examples
     --------
@@ -129,12 +127,12 @@ def check_rewrites(histories: pd.DataFrame, rewrites: pd.DataFrame) -> pd.DataFr
 
 
 def accept_rewrites(histories: pd.DataFrame, rewrites: pd.DataFrame) -> pd.DataFrame:
-    """Make histories of the rewrites that pass, as the slice ``adversarial`` with their twins.
+    """Make histories of rewrites that pass, as the slice ``adversarial`` with their twins.
 
     Parameters
     ----------
     histories, rewrites : pandas.DataFrame
-        As in :func:`check_rewrites`; of several rewrites of a history the first that passes counts.
+        As in :func:`check_rewrites`; a history's first rewrite that passes counts.
 
     Returns
     -------
@@ -197,7 +195,7 @@ def _alike(one: str, other: str) -> float:
 
 
 def content_words(texts: Iterable[str]) -> set[str]:
-    """List the words and numbers that carry what is told, without those that any text has."""
+    """List the words and numbers that carry what is told."""
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
     words = re.findall(r"\w{3,}", " ".join(texts).casefold())

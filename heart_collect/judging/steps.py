@@ -1,4 +1,4 @@
-"""The steps of a recipe: replies first, then what judges and coders say of them."""
+"""A recipe's steps: replies first, then what judges and coders say."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ __all__: list[str] = []
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """What a step asks about; each table was checked where it came in or was made."""
+    """What a step asks about, already checked."""
 
     histories: pd.DataFrame = field(default_factory=partial(empty_table, "histories"))
     replies: pd.DataFrame = field(default_factory=partial(empty_table, "replies"))
@@ -54,14 +54,14 @@ class Tables:
 
     @classmethod
     def checked(cls, tables: Sequence[pd.DataFrame]) -> Tables:
-        """Check tables that somebody else gives, in the order of the fields."""
+        """Check tables given by others, in field order."""
         names = ("histories", "replies", "comparisons")
         return cls(*map(check_table, names, tables))
 
 
 @dataclass(frozen=True)
 class Replies:
-    """Replies that came with histories, those of models, and by rule."""
+    """Replies: given ones, those of models, and by rule."""
 
     recipe: Recipe
     name: ClassVar[str] = "replies"
@@ -78,7 +78,7 @@ class Replies:
         max_concurrency: int | None = 1,
         **asking: Unpack[Asking],
     ) -> dict[str, pd.DataFrame]:
-        """Collect the replies, and give all tables that come of it, by name."""
+        """Collect the replies; give all tables by name."""
         questions = self._questions(histories)
         answered = answer_replies(
             questions, ledger=ledger, max_concurrency=max_concurrency, **asking
@@ -88,7 +88,7 @@ class Replies:
         return {"replies": check_table("replies", replies)}
 
     def longest(self, tables: Tables, ledger: Ledger) -> pd.DataFrame:
-        """Pad planned replies to their limit, so that the most that judging costs is known."""
+        """Pad planned replies, so that judging's highest cost is known."""
         free = bool(self.recipe.questions)
         return lengthen_planned(tables.replies, self.recipe.responders, free=free)
 
@@ -114,10 +114,10 @@ class Replies:
 
 
 class Conversations(Replies):
-    """Whole conversations of the responders with the recipe's seekers, each a row of replies."""
+    """Conversations of responders with the recipe's seekers, each a row of replies."""
 
     def plan(self, tables: Tables, ledger: Ledger) -> pd.DataFrame:
-        """Count the turns of each speaker's models."""
+        """Count the turns of each model."""
         return plan_talks(self._talks(tables.histories), self.recipe.exchanges, ledger)
 
     def made(
@@ -128,7 +128,7 @@ class Conversations(Replies):
         max_concurrency: int | None = 1,
         **asking: Unpack[Asking],
     ) -> dict[str, pd.DataFrame]:
-        """Let all take their turns, many at once, since no times are measured."""
+        """Let all take turns, many at once: no times are measured."""
         talks = talk(
             self._talks(histories),
             self.recipe.exchanges,
@@ -164,13 +164,13 @@ class Conversations(Replies):
 
 
 def first_step(recipe: Recipe) -> Replies:
-    """Return the step that collects what the others ask about."""
+    """Return the step that collects replies."""
     return Conversations(recipe) if recipe.unit == "conversation" else Replies(recipe)
 
 
 @dataclass(frozen=True)
 class Judging:
-    """A step that asks about replies or pairs, all its questions known before the first."""
+    """A step about replies or pairs, all questions known before."""
 
     recipe: Recipe
     name: str  #: As plans and messages call it.
@@ -180,11 +180,11 @@ class Judging:
     by: str = "rater"  #: The column of that table that names who answered.
 
     def questions(self, tables: Tables) -> list[Question]:
-        """Make its questions; none where the recipe asks for none."""
+        """Make its questions, if any."""
         return self.make(self.recipe, tables) if self.is_asked and self.make else []
 
     def plan(self, tables: Tables, ledger: Ledger) -> pd.DataFrame:
-        """Count the calls of each judge by protocol and answer format."""
+        """Count calls by judge, protocol and format."""
         return plan_verdicts(self.questions(tables), ledger)
 
     def run(
@@ -195,7 +195,7 @@ class Judging:
         max_concurrency: int | None = None,
         **asking: Unpack[Asking],
     ) -> pd.DataFrame:
-        """Ask what the ledger lacks; no row where the recipe asks for none."""
+        """Ask what the ledger lacks; empty if none are asked for."""
         questions = self.questions(tables)
         if not questions:
             return empty_table(self.table)
@@ -205,7 +205,7 @@ class Judging:
 
 
 def judging_steps(recipe: Recipe) -> dict[str, Judging]:
-    """Return what is asked once the replies are there, by name and in this order."""
+    """Return what is asked about replies, by name, in order."""
     judged = bool(recipe.judges)
     scored = judged or bool(recipe.protocols_that_ask("reply"))
     steps = [
@@ -235,7 +235,7 @@ def _ask_about_pairs(recipe: Recipe, tables: Tables) -> list[Question]:
 
 
 def _ask_about_replies(recipe: Recipe, tables: Tables) -> list[Question]:
-    """Ask about every reply alone, under each protocol that scores, or item by item."""
+    """Ask about replies alone, by protocol or by item."""
     if recipe.questions:
         return plan_hits(
             chosen_questions(recipe),
@@ -256,7 +256,7 @@ def _ask_about_replies(recipe: Recipe, tables: Tables) -> list[Question]:
 def _raters(
     recipe: Recipe, tables: Tables, protocol: Protocol
 ) -> list[tuple[Sequence[Model], Tables]]:
-    """List who is asked about what: a seeker about the conversations that it took part in."""
+    """List who is asked about what: a seeker about its own conversations."""
     if protocol.raters == "judges":
         return [(recipe.judges, tables)]
     played = tables.histories.set_index("history_id")["seeker"]
@@ -301,7 +301,7 @@ def _ask_about_probes(recipe: Recipe, _: Tables) -> list[Question]:
 
 
 def probe_questions(judges: Sequence[Model], *, seed: int) -> list[Question]:
-    """Ask judges to compare each probe with its original, in both orders and overall."""
+    """Compare each probe with its original, in both orders, overall."""
     probes = make_probes()
     return make_questions(
         probes["histories"],

@@ -1,4 +1,4 @@
-"""A judge trained on people's labels: a linear model of a reply's letters, cross-fitted."""
+"""A judge trained on people's labels: linear in letters, cross-fitted."""
 
 from __future__ import annotations
 
@@ -59,19 +59,19 @@ features of all replies."""
 
 
 class TrainedJudgeError(ValueError):
-    """A judge cannot be trained on these labels, or cannot judge these replies."""
+    """A judge cannot be trained on, or judge, what is given."""
 
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """Groups of letters within words, with inverse document frequency; and known words."""
+    """Groups of letters with inverse document frequency; known words."""
 
     names: tuple[str, ...]
     weights: Array = field(repr=False)
     words: tuple[str, ...] = field(repr=False)
 
     def transform(self, texts: Sequence[str]) -> sparse.csr_matrix:
-        """Return TF-IDF, one row a text, of length one."""
+        """Return TF-IDF, a row a text, of length one."""
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         vectorizer = TfidfVectorizer(
@@ -81,7 +81,7 @@ class Terms:
         return vectorizer.transform(texts)
 
     def known_share(self, texts: Sequence[str]) -> Array:
-        """Return the share of each text's words, counted with repeats, that are known."""
+        """Return each text's share of known words, counted with repeats."""
         analyze = _counter("word").build_analyzer()
         known = set(self.words)
         found = (np.array([word in known for word in analyze(text)]) for text in texts)
@@ -90,7 +90,7 @@ class Terms:
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """How often each text holds each term, and each word, counted once for all folds."""
+    """How often texts hold each term and word, counted once for all folds."""
 
     terms: sparse.csc_matrix
     words: sparse.csc_matrix
@@ -99,7 +99,6 @@ class Corpus:
 
     @classmethod
     def count(cls, texts: Sequence[str]) -> Corpus:
-        """Count groups of letters, and words."""
         letters, words = _counter("char_wb"), _counter("word")
         try:
             counted, known = letters.fit_transform(texts), words.fit_transform(texts)
@@ -117,7 +116,7 @@ class Corpus:
     def learn(
         self, used: NDArray[np.intp], groups: Sequence[NDArray[Any]]
     ) -> tuple[Terms, sparse.csr_matrix]:
-        """Choose terms that enough texts share, and return TF-IDF of all texts."""
+        """Choose terms that enough texts share; return all texts' TF-IDF."""
         from sklearn.feature_extraction.text import TfidfTransformer
 
         shared, words = _shared(self.terms[used], groups), _shared(self.words[used], groups)
@@ -134,8 +133,6 @@ class Corpus:
 
 @dataclass(frozen=True, eq=False)
 class LinearModel:
-    """What one fold, or all labels, taught."""
-
     terms: Terms | None  # None where the caller's own features are used
     weights: Array
     intercept: float
@@ -144,7 +141,6 @@ class LinearModel:
     steps: Array | None = None
 
     def margins(self, rows: Any) -> Array:
-        """Compute the linear predictor of each row of features."""
         sums = np.asarray(rows @ self.weights).ravel()
         if self.levels is None or self.steps is None:
             return sums + self.intercept
@@ -154,21 +150,20 @@ class LinearModel:
 
 @dataclass(frozen=True, eq=False)
 class TrainedJudge:
-    """A judge trained on people's labels, with its answers to what it was not trained on.
+    """A judge trained on people's labels, and its answers where it was not trained.
 
     Attributes
     ----------
     name : str
         The ``rater`` in its rows.
     kind : {"score", "verdict"}
-        What its labels were, and what it gives.
+        What it learned from, and gives.
     dimension : str
         A line of the rubric.
     predictions : pandas.DataFrame
-        Rows of ``scores`` or ``verdicts``, by models that saw neither the dialogue nor raters left
-        out.
+        Rows, by models that saw neither the dialogue nor raters left out.
     trained_on : dict
-        Numbers of labels, replies, dialogues and raters, ``licence`` of the texts, and the options.
+        Numbers of labels, replies, dialogues and raters, options, ``licence`` of the texts.
     """
 
     name: str
@@ -187,18 +182,18 @@ class TrainedJudge:
         Parameters
         ----------
         replies : pandas.DataFrame
-            The table ``replies``, with ``dialogue_id`` where it differs from ``history_id``.
+            With ``dialogue_id`` where it differs from ``history_id``.
 
         Returns
         -------
         pandas.DataFrame
-            Rows of ``scores``; a reply in another script, or of whose words fewer than 30 % are
-            known, is ``abstained``.
+            Rows of ``scores``; a reply in another script, or with under 30 % known words, is
+            ``abstained``.
 
         Raises
         ------
         TrainedJudgeError
-            If it was trained on verdicts or on one of these dialogues, or knows no reply.
+            If trained on verdicts or one of these dialogues, or it knows no reply.
         """
         if self.kind != "score":
             raise TrainedJudgeError(
@@ -223,12 +218,12 @@ class TrainedJudge:
         Returns
         -------
         pandas.DataFrame
-            Rows of ``verdicts``, one a pair, with ``p_a``; ``abstained`` as in :meth:`score`.
+            Rows of ``verdicts``, with ``p_a``; ``abstained`` as in :meth:`score`.
 
         Raises
         ------
         TrainedJudgeError
-            If it was trained on scores or on one of these dialogues, or a reply is not there.
+            If trained on scores or one of these dialogues, or a reply is missing.
         """
         if self.kind != "verdict":
             raise TrainedJudgeError(f"{self.name!r} was trained on scores: use `score(replies)`.")
@@ -242,7 +237,7 @@ class TrainedJudge:
         return _verdict_rows(self, pairs, margins[a] - margins[b], unfamiliar[a] | unfamiliar[b])
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the judge as JSON, atomically, with a digest of its contents.
+        """Write the judge as JSON, with a digest of its contents.
 
         Parameters
         ----------
@@ -315,43 +310,42 @@ def train_judge(
 ) -> TrainedJudge:
     r"""Train a judge on people's scores or verdicts, and let it answer where it was not trained.
 
-    It is linear in TF-IDF of letters (two to four within a word): ridge regression of scores, or
-    proportional odds; logistic regression of verdicts on differences, a tie as half of each. A
-    fold's model has seen neither its dialogues nor labels of their raters.
+    It is linear in TF-IDF of letters: ridge regression of scores, or proportional odds; logistic
+    regression of verdicts, a tie as half of each. A fold's model has seen neither its dialogues nor
+    labels of their raters.
 
     Parameters
     ----------
     replies : pandas.DataFrame
-        The table, with ``dialogue_id`` where a dialogue has several histories; ``author_id`` tells
-        writers apart, five of whom must use a term.
+        With ``dialogue_id`` where a dialogue has several histories; ``author_id`` tells writers
+        apart, five of whom must use a term.
     labels : pandas.DataFrame
-        ``scores``, or ``verdicts`` with orders combined; people's valid rows on `dimension` count.
+        ``scores``, or ``verdicts``, orders combined; people's valid rows on `dimension` count.
     dimension : str
         A line of the rubric.
     features : {"words"} or callable
-        ``"words"``, by their letters; or a function from texts to rows of numbers, such as an
-        embedding.
+        By letters, or a function from texts to rows of numbers, such as an embedding.
     scale : {"interval", "ordinal"}
-        Scores as numbers, or as at most 20 levels of which only the order counts.
+        Scores as numbers, or at most 20 ordered levels.
     leave_out : sequence of {"dialogue_id", "rater"}
         What a fold's model must not have seen.
     within : str, optional
         A column of `replies`, such as ``"responder"``: learn only what differs within its values.
     pairs : pandas.DataFrame, optional
-        For verdicts: further pairs to be answered.
+        For verdicts: further pairs to answer.
     n_folds : int
-        Parts that are left out in turn, 2 or more.
+        Parts left out in turn, 2 or more.
 
     Returns
     -------
     TrainedJudge
-        ``predictions`` has a row for each reply (scores) or pair (verdicts).
+        With ``predictions`` for each reply (scores) or pair (verdicts).
 
     Raises
     ------
     TrainedJudgeError
-        If fewer than 50 labels count, all are alike, texts are not text, an ordinal scale has over
-        20 levels, or a fold has nothing left to be trained on.
+        If fewer than 50 labels count, all are alike, an ordinal scale has over 20 levels, or a fold
+        has nothing left to learn from.
 
     Examples
     --------
@@ -424,14 +418,14 @@ def train_judge(
 def load_trained_judge(
     path: str | os.PathLike[str], *, features: Features | None = None
 ) -> TrainedJudge:
-    """Read a judge that ``TrainedJudge.save`` wrote, and refuse one that was changed since.
+    """Read a judge that ``TrainedJudge.save`` wrote.
 
     Parameters
     ----------
     path : str or path
         The JSON file.
     features : callable, optional
-        The function that it was trained with, where it was not trained on words.
+        The function it was trained with, unless on words.
 
     Returns
     -------
@@ -441,7 +435,7 @@ def load_trained_judge(
     Raises
     ------
     TrainedJudgeError
-        If the file is no judge of this format, was changed, or its features are not given.
+        If the file is no judge, was changed, or its features are missing.
 
     Examples
     --------
@@ -540,7 +534,6 @@ def _check_texts(replies: pd.DataFrame, within: str | None) -> pd.DataFrame:
 def _read_labels(
     labels: pd.DataFrame, replies: pd.DataFrame, kind: str, dimension: str
 ) -> tuple[pd.DataFrame, int]:
-    """Keep people's valid labels on the dimension."""
     need_columns(labels, ["rater", "rater_kind", "dimension", "state", kind], TrainedJudgeError)
     on_line = labels[labels["dimension"] == dimension]
     if on_line.empty:
@@ -580,7 +573,7 @@ def _read_labels(
 
 
 def _read_levels(answers: pd.Series, dimension: str) -> Array:
-    """Return the levels of an ordinal scale, lowest first."""
+    """Return an ordinal scale's levels, lowest first."""
     levels = np.sort(answers.unique())
     if len(levels) > MOST_LEVELS:
         raise TrainedJudgeError(
@@ -621,7 +614,7 @@ def _pairs_of(rows: pd.DataFrame, replies: pd.DataFrame, *, one_each: bool = Tru
 
 
 def _assign_folds(data: pd.DataFrame, n_folds: int) -> NDArray[np.intp]:
-    """Assign dialogues to folds, those with shared raters to one fold where possible."""
+    """Assign dialogues to folds, those of shared raters together if possible."""
     dialogue, _ = pd.factorize(data["dialogue_id"])
     rater, _ = pd.factorize(data["rater"])
     n_dialogues, n_raters = dialogue.max() + 1, rater.max() + 1
@@ -742,7 +735,7 @@ def _ridge(rows: sparse.csr_matrix, answers: Array, groups: NDArray[Any]) -> Arr
 
 
 def _logistic(rows: sparse.csr_matrix, answers: Array, groups: NDArray[Any]) -> Array:
-    """Fit wins of a to differences, without an intercept; a tie is a part of each answer."""
+    """Fit wins of a to differences; a tie is a part of each."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GroupKFold
 
@@ -773,7 +766,7 @@ def _logistic(rows: sparse.csr_matrix, answers: Array, groups: NDArray[Any]) -> 
 
 
 def _ordinal(rows: sparse.csr_matrix, answers: Array, groups: NDArray[Any], levels: Array) -> Array:
-    """Fit by proportional odds: a row for each label and level but the highest."""
+    """Fit proportional odds: a row a label and level but the highest."""
     n_steps = len(levels) - 1
     label = np.repeat(np.arange(len(answers)), n_steps)
     step = np.tile(np.arange(n_steps), len(answers))
@@ -902,7 +895,7 @@ def _describe(data: pd.DataFrame, n_left_out: int, replies: pd.DataFrame) -> Jso
 
 
 def _script(text: str) -> str:
-    """Return the script of most letters of a text, such as "LATIN"; empty without letters."""
+    """Return a text's main script, such as "LATIN"; empty without letters."""
     scripts = [unicodedata.name(sign, "UNKNOWN").split()[0] for sign in text if sign.isalpha()]
     return max(sorted(set(scripts)), key=scripts.count) if scripts else ""
 
