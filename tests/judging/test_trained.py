@@ -3,6 +3,7 @@ one gives away."""
 
 import json
 import re
+import textwrap
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from heart_collect.judging.trained import (
     train_judge,
 )
 from heart_utils.agreement.panel import agreement_with_baselines
+from heart_utils.runs import find_root
 
 GOOD = ["i", "hear", "how", "hard", "this", "is", "and", "you", "are", "not", "alone", "with", "it"]
 BAD = ["just", "get", "over", "it", "because", "other", "people", "have", "it", "much", "worse"]
@@ -359,8 +361,8 @@ def test_features_know_a_script_that_they_never_saw_too():
 
 
 def test_embeddings_of_a_provider_are_features(monkeypatch):
-    """What the docstring shows, with the provider's answers replaced by litellm's own form of
-    them."""
+    """What the page *Train a judge* shows, with the provider's answers replaced by
+    litellm's own form of them."""
     import litellm
     from litellm import EmbeddingResponse
 
@@ -376,9 +378,10 @@ def test_embeddings_of_a_provider_are_features(monkeypatch):
         return EmbeddingResponse(model=model, data=rows)
 
     monkeypatch.setattr(litellm, "embedding", answer)
-    example = train_judge.__doc__.split(">>> def embed(texts):")[1].split(">>> judge")[0]
-    names = {"np": np}
-    exec("def embed(texts):" + example.replace("\n    ... ", "\n"), names)
+    page = (find_root() / "book" / "adapt" / "judge.md").read_text(encoding="utf-8")
+    start, end = page.index("    def embed(texts):"), page.index("    judge = train_judge(")
+    names = {"np": np, "litellm": litellm}
+    exec(textwrap.dedent(page[start:end]), names)
     replies = drawn_replies(n_dialogues=300)
     trained = train_judge(
         replies, scored(replies), leave_out=["dialogue_id"], features=names["embed"]

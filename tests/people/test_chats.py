@@ -430,7 +430,7 @@ def test_nothing_is_paid_that_nobody_agreed_to(run, capsys, monkeypatch):
         yaml.safe_dump({"chapters": [], "collect": said})
     )
     assert study.main(command) == 2
-    assert "no budget is set" in capsys.readouterr().err
+    assert "No budget is set" in capsys.readouterr().err
     assert study.main([*command, "--write-only"]) == 0
 
 
