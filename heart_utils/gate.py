@@ -107,7 +107,6 @@ MESSAGES: dict[str, str] = read_yaml(
 
 
 def check_options(**given: Any) -> None:
-    """Refuse options that make no sense."""
     for name, value in given.items():
         makes_sense, expected = RULES[name]
         if not makes_sense(value):
@@ -142,7 +141,7 @@ DEFAULT_RULE = GateRule()
 
 @dataclass(frozen=True)
 class Comparison:
-    """How far a candidate lies below its baseline, by dimension, and what that means for a gate."""
+    """How far a candidate lies below its baseline, by dimension."""
 
     #: a row per dimension: ``drop`` (rating points, above 0 if the candidate is worse), ``se``,
     #: bounds at ``level``, ``p``, ``p_holm``; ``detectable``, the drop found four times in five;
@@ -209,7 +208,7 @@ def compare_responders(
     verdicts
         The table ``verdicts``; the two orders of a pair count as one.
     baseline, candidate
-        The responder in use, and the one to take its place.
+        The responder in use, and its successor.
     rule
         What is tested, and how strictly.
     dimensions
@@ -302,8 +301,7 @@ def compare_anytime(
     Returns
     -------
     Comparison
-        In percentage points of win share at the stop, after ``n_dialogues``; ``path`` has them
-        after each dialogue.
+        In percentage points at the stop, after ``n_dialogues``; in ``path`` after each dialogue.
 
     Raises
     ------
@@ -369,7 +367,7 @@ def compare_anytime(
 
 
 def order_dialogues(dialogue_ids: Iterable[Any]) -> list[Any]:
-    """Order dialogues by a digest (SHA-256) of their ids, independent of the answers."""
+    """Order dialogues by a digest of their ids, independent of the answers."""
     return sorted(
         dialogue_ids, key=lambda dialogue_id: hashlib.sha256(str(dialogue_id).encode()).digest()
     )
@@ -378,9 +376,7 @@ def order_dialogues(dialogue_ids: Iterable[Any]) -> list[Any]:
 def betting_bound(values: Array, *, alpha: float, guess: float = 0.0) -> tuple[Array, Array]:
     """Compute an anytime-valid lower bound of a mean after each value, and its p value against 0.
 
-    A gambler bets on higher values, at fair odds for each candidate mean, which is out once the
-    capital reaches 1 / `alpha` (Waudby-Smith and Ramdas 2024,
-    https://doi.org/10.1093/jrsssb/qkad009).
+    By bets on higher values (Waudby-Smith and Ramdas 2024, https://doi.org/10.1093/jrsssb/qkad009).
 
     Parameters
     ----------
@@ -417,7 +413,6 @@ def betting_bound(values: Array, *, alpha: float, guess: float = 0.0) -> tuple[A
 
 
 def holm_levels(p: pd.Series, alpha: float) -> pd.Series:
-    """Compute the level with which Holm's procedure compares each p value."""
     rejected = (holm(p) <= alpha).sum()
     step = (p.rank(method="first") - 1).clip(upper=min(rejected, p.count() - 1))
     return alpha / (p.count() - step)
@@ -426,7 +421,7 @@ def holm_levels(p: pd.Series, alpha: float) -> pd.Series:
 def comparable_parts(
     verdicts: pd.DataFrame, baseline: str, candidate: str, dimensions: Sequence[str] | None
 ) -> list[pd.DataFrame]:
-    """Select by dimension the verdicts on both sides and common opponents; refuse unlike sides."""
+    """Select verdicts on both sides by dimension; refuse unlike sides."""
     if baseline == candidate:
         raise GateError(
             f"baseline and candidate are both {baseline!r}; name two responders, or the same one in"
@@ -471,7 +466,7 @@ def comparable_parts(
 
 
 def count_rows(rows: pd.DataFrame) -> dict[str, Any]:
-    """Name a dimension, and count its verdicts and raters (0 where the table does not say)."""
+    """Name a dimension, and count its verdicts and raters (0 where not said)."""
     turned = rows["state"] == "inconsistent"
     entered = turned | (rows["state"] == "valid")
     order = rows["order"] if "order" in rows else pd.Series(None, rows.index, dtype=object)
@@ -495,7 +490,7 @@ def find_fault(
     *,
     anytime: bool = False,
 ) -> str:
-    """Say why the verdicts on two sides do not show that raters read; empty where they do."""
+    """Say why verdicts do not show that raters read; empty where they do."""
     joined = join_orders(rows)
     entered = _entered(rows if joined is None else joined)
     on_a_side = entered[["responder_a", "responder_b"]].isin([baseline, candidate]).any(axis=1)
@@ -528,7 +523,7 @@ def _by_rater(rows: pd.DataFrame) -> Iterable[tuple[str, pd.DataFrame]]:
 
 @dataclass(frozen=True)
 class Answers:
-    """One rater's answers, and what they say of how they came about."""
+    """One rater's answers, and how they came about."""
 
     rows: pd.DataFrame
     sides: tuple[str, ...]
@@ -538,14 +533,13 @@ class Answers:
 
     @cached_property
     def order(self) -> pd.Series:
-        """The order shown, `both`, or empty."""
         if "order" not in self.rows:
             return pd.Series(None, self.rows.index, dtype=object)
         return self.rows["order"].mask(self.rows["state"].eq("inconsistent"), BOTH)
 
     @cached_property
     def held(self) -> pd.Series:
-        """Of pairs decided in both orders: 1 where the verdict held, -1 where it turned."""
+        """Of pairs decided in both orders: 1 held, -1 turned."""
         turned = self.rows["state"].eq("inconsistent")
         tie = won_by_a(self.rows).isin([0.25, 0.5, 0.75]) & ~turned
         kept = self.order.eq(BOTH) & ~tie
@@ -553,14 +547,14 @@ class Answers:
 
     @cached_property
     def first(self) -> pd.Series:
-        """Of pairs decided in one order: 1 where the reply shown first won, else -1."""
+        """Of pairs decided in one order: 1 where the first won, else -1."""
         won = 2.0 * won_by_a(self.rows) - 1.0
         kept = self.order.isin(ORDERS) & won.ne(0)
         toward_first = np.where(self.order.eq("ab"), 1.0, -1.0)
         return pd.Series(np.sign(won) * toward_first, self.rows.index)[kept]
 
     def lowest(self, values: pd.Series, level: float | None = None) -> float:
-        """Bound the mean over dialogues of values from -1 to 1 from below."""
+        """Bound the mean over dialogues from below."""
         level = self.level if level is None else level
         means = values.groupby(self.rows["dialogue_id"], sort=False).mean()
         means = means[means.notna()]
@@ -576,7 +570,7 @@ class Answers:
         )
 
     def fault(self) -> str:
-        """Say what is missing before this judge is known to read, of `rater`."""
+        """Say what is missing before this judge is known to read."""
         numbers: dict[str, float] = {
             "n": len(self.rows),
             "n_unknown": int(self.order.isna().sum()),
@@ -606,7 +600,7 @@ class Answers:
         return "" if enough else MESSAGES[key].format(rater="{rater}", **numbers)
 
     def told_apart(self) -> bool:
-        """Whether some opponent won or lost more than the two sides, beyond chance."""
+        """Whether some opponent differs from the two sides, beyond chance."""
         rows, won = self.rows, 2.0 * won_by_a(self.rows) - 1.0
         for_opponent = won.where(~rows["responder_a"].isin(self.sides), -won)
         opponent = rows["responder_a"].where(
@@ -620,7 +614,7 @@ class Answers:
         )
 
     def one_sided(self, side: str) -> float:
-        """Compute the share of a side's verdicts that lean to one place, or do not say which."""
+        """Compute the share that leans to one place, or does not say."""
         of_a = self.rows["responder_a"].eq(side)
         opponent = self.rows["responder_b"].where(of_a, self.rows["responder_a"])
         place = self.order.map({"ab": 1.0, "ba": -1.0, BOTH: 0.0}).astype(float)
@@ -630,7 +624,6 @@ class Answers:
         return float(lean / max(len(place), 1))
 
     def follow_place(self) -> bool:
-        """Whether the answers show that their giver follows the place."""
         turns = len(self.held) and self.lowest(-self.held) > 2.0 * self.max_inconsistent - 1.0
         leans = len(self.first) and (
             max(self.lowest(self.first), self.lowest(-self.first)) > self.max_inconsistent
@@ -647,7 +640,7 @@ def _entered(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _check_alike(verdicts: pd.DataFrame, baseline: str, candidate: str, column: str) -> None:
-    """Refuse a comparison whose sides differ in what they were judged on, by or under."""
+    """Refuse sides that differ in what they were judged on, by or under."""
     sides = [set(_of(verdicts, name)[column].fillna("none")) for name in (baseline, candidate)]
     if sides[0] == sides[1]:
         return
@@ -698,7 +691,6 @@ def _drop(
 
 
 def decide_drops(table: pd.DataFrame, rule: GateRule) -> pd.DataFrame:
-    """Turn drops into p values, bounds, outcomes and words."""
     mode, max_detectable = rule.mode, rule.max_detectable
     limit, tail = (0.0, stats.t.sf) if mode == "regression" else (rule.max_drop, stats.t.cdf)
     freedom = np.maximum(table["n_dialogues"] - 1.0, 1.0)
@@ -762,7 +754,7 @@ def _say(applies: Mapping[Any, Any], row: Mapping[Any, Any], **numbers: float) -
 
 
 def describe_change(drop: float, low: float, high: float) -> dict[str, str]:
-    """Write a drop and its bounds in words: a drop below zero is a rise."""
+    """Write a drop and its bounds in words; below zero is a rise."""
     rises = round(drop, 1) < 0
     most = f"{high:.1f} or less"
     if rises:
@@ -775,7 +767,7 @@ def describe_change(drop: float, low: float, high: float) -> dict[str, str]:
 
 
 def _drops(rows: pd.DataFrame, baseline: str, candidate: str) -> tuple[pd.Series, float]:
-    """Compute each dialogue's mean drop, in the table's order, and the largest it can be."""
+    """Compute each dialogue's mean drop, and the largest it can be."""
     rows = _entered(rows)
     keys = [
         key
@@ -808,11 +800,7 @@ def _drops(rows: pd.DataFrame, baseline: str, candidate: str) -> tuple[pd.Series
 def follow_both_orders(
     drops: pd.Series, level: float, alpha: float, margin: float
 ) -> tuple[pd.DataFrame, int, str]:
-    """Monitor the drop in the table's order and in that of digests; stop where both have, alike.
-
-    Either alone can be led astray: the table by sorting, digests by dialogues that come between
-    looks.
-    """
+    """Monitor the drop in the table's order and in that of digests; stop where both have, alike."""
     paths = []
     for order in (drops.index, order_dialogues(drops.index)):
         path = follow(drops.loc[order].to_numpy(float), level, alpha)
@@ -824,7 +812,7 @@ def follow_both_orders(
 
 
 def follow(drops: Array, level: float, alpha: float) -> pd.DataFrame:
-    """Compute bounds of the drop after each dialogue: lower ones for a stop, upper for a pass."""
+    """Compute bounds after each dialogue: lower for a stop, upper for a pass."""
     low, p = betting_bound(drops, alpha=level, guess=0.1)
     high = -betting_bound(-drops, alpha=alpha)[0]
     number = np.arange(1, len(drops) + 1)
@@ -840,7 +828,7 @@ def follow(drops: Array, level: float, alpha: float) -> pd.DataFrame:
 
 
 def first_stop(path: pd.DataFrame, margin: float) -> tuple[int, str]:
-    """Find after how many dialogues, and how, the gate would have stopped; else all of them."""
+    """Find after how many dialogues, and how, the gate stops."""
     stops = (path["drop_low"] >= 0) | (path["drop_high"] < margin)
     if not stops.any():
         return len(path), "cannot tell"

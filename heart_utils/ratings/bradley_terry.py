@@ -55,7 +55,7 @@ class ConvergenceError(RatingsError):
 
 
 class NotComparableError(RatingsError):
-    """Comparisons do not link all responders; ``groups`` lists those they do, the largest first."""
+    """Comparisons do not link all responders; ``groups`` has those they do, largest first."""
 
     def __init__(self, groups: list[list[str]]) -> None:
         self.groups = sorted(groups, key=lambda group: (-len(group), group))
@@ -68,7 +68,7 @@ class NotComparableError(RatingsError):
 
 @dataclass(frozen=True, eq=False)
 class WinMatrices:
-    """One win matrix a cluster and level, and their sum under any weights."""
+    """One win matrix a cluster and level."""
 
     # a row a cluster, a column a level and ordered pair of responders: what the first won of the
     # second
@@ -78,7 +78,7 @@ class WinMatrices:
     per_pair: float | None  # where pairs weigh the same, the verdicts to which each is scaled
 
     def total(self, weights: Array | None = None) -> Array:
-        """Sum over clusters, once for each row of `weights` (replicates, clusters)."""
+        """Sum over clusters, by row of `weights` (replicates, clusters)."""
         if weights is None:
             weights = np.ones((1, self.flat.shape[0]))
         wins: Array = np.asarray(weights @ self.flat).reshape(
@@ -94,7 +94,7 @@ class WinMatrices:
         return wins
 
     def resampled(self) -> WinMatrices:
-        """Return what resamples sum; pairs with few dialogues keep their weight in the data."""
+        """Return what resamples sum; pairs with few dialogues keep their weight."""
         # Else each resample that has one of a pair's few dialogues would find nearly the same mean.
         if self.per_pair is None:
             return self
@@ -125,7 +125,7 @@ def count_wins(
     levels: tuple[Codes, int] | None = None,
     cells: tuple[Codes, int] | None = None,
 ) -> WinMatrices:
-    """Sum verdicts into a win matrix a cluster or cell; levels and cells come with their number."""
+    """Sum verdicts into a win matrix a cluster or cell."""
     size = len(entries.responders)
     level, n_levels = levels or (np.zeros(len(entries.rows), np.intp), 1)
     cell, n_cells = cells or (entries.cluster, len(entries.clusters))
@@ -149,7 +149,7 @@ def count_wins(
 
 
 def entry_weights(entries: Entries, weights: str) -> tuple[Array, float | None]:
-    """Weigh each entry in its cluster and pair; also verdicts a pair, where pairs weigh alike."""
+    """Weigh each entry in its cluster and pair; also give verdicts a pair."""
     if weights == "verdicts":
         return np.ones(len(entries.rows)), None
     pair, _ = pairs_of(entries)
@@ -161,7 +161,6 @@ def entry_weights(entries: Entries, weights: str) -> tuple[Array, float | None]:
 
 
 def fit_weights(entries: Entries, weights: str) -> Array:
-    """Compute the weight of each entry in the fit."""
     weight, per_pair = entry_weights(entries, weights)
     if per_pair is None:
         return weight
@@ -170,13 +169,12 @@ def fit_weights(entries: Entries, weights: str) -> Array:
 
 
 def pairs_of(entries: Entries) -> tuple[Codes, Array]:
-    """Return each entry's pair as a code, and 1 where its a is first in the alphabet, else -1."""
+    """Return each entry's pair, and 1 where its a is first in the alphabet, else -1."""
     low, high = np.minimum(entries.a, entries.b), np.maximum(entries.a, entries.b)
     return low * len(entries.responders) + high, np.where(entries.a < entries.b, 1.0, -1.0)
 
 
 def check_comparable(wins: Array, responders: pd.Index) -> None:
-    """Raise :class:`NotComparableError` if comparisons do not link all responders."""
     n_groups, group = connected_components(wins + wins.T > 0, directed=False)
     if n_groups > 1:
         raise NotComparableError(
@@ -207,7 +205,7 @@ class BradleyTerry:
         counts: Array | None = None,
         ridge: float = 0.0,
     ) -> BradleyTerry:
-        """Fit the entries, or `counts` summed from them, once all responders are linked."""
+        """Fit the entries, or `counts` summed from them."""
         level, scores = levels or (np.zeros(len(entries.rows), np.intp), WIN)
         if counts is None:
             counts = count_wins(entries, weights=weights, levels=(level, len(scores))).total()
@@ -226,7 +224,7 @@ class BradleyTerry:
         )
 
     def refit(self, counts: Array) -> Array:
-        """Fit the strengths to each of many sums, with the prior where a responder separates."""
+        """Fit the strengths to each of many sums."""
         penalised = _separated(counts, self.scores) | self.penalised
         return fit_levels(counts, self.scores, penalised, self._found())[:, : len(self.theta)]
 
@@ -237,7 +235,7 @@ class BradleyTerry:
 
     @cached_property
     def residuals(self) -> Array:
-        """Compute each entry's weighted residual score and levels, shape (entries, 1 + alphas)."""
+        """Compute each entry's weighted residuals, shape (entries, 1 + alphas)."""
         # Beyond what the strengths expect, not beyond the pair's own mean: that of a pair met once
         # is all there is of it.
         (up, down), pair, free = self._steps, (self.entries.a, self.entries.b), _free(self.scores)
@@ -250,7 +248,7 @@ class BradleyTerry:
 
     @cached_property
     def slopes(self) -> Array:
-        """Differentiate each entry's weighted expected score by the difference of strengths."""
+        """Differentiate each entry's weighted expected score by the gap."""
         up, down = self._steps
         spread = (
             np.tensordot(self.scores**2, up + down, 1)
@@ -262,7 +260,7 @@ class BradleyTerry:
 
     @cached_property
     def information(self) -> Array:
-        """The negative second derivative of the log-likelihood by strengths and propensities."""
+        """The negative Hessian by strengths and propensities."""
         prior = np.where(self.penalised, PRIOR, 0.0)[None]
         observed = _sums(self.counts, self.scores)
         base, ridge = np.zeros((1, len(self.scores))), np.zeros(1)
@@ -272,7 +270,7 @@ class BradleyTerry:
 
     @cached_property
     def bread(self) -> Array:
-        """Invert the information (the bread); along a move of all strengths it has no meaning."""
+        """Invert the information; along a move of all strengths it has no meaning."""
         return np.asarray(np.linalg.inv(self.information))
 
     def _found(self) -> Array:
@@ -285,7 +283,6 @@ class BradleyTerry:
 
 
 def fit_model(entries: Entries, method: str, weights: str, margins: Codes | None) -> BradleyTerry:
-    """Fit the model of a method; `margins` are those of the verdicts, if it uses them."""
     # With levels, ``p_a`` is read only where there is no word, and an inconsistent pair is half the
     # smallest win to each side.
     # HEART released Bradley-Terry on soft scores: a margin of 1 to 5 is 0.55 to 0.95 of a win, and
@@ -314,7 +311,7 @@ def fit_model(entries: Entries, method: str, weights: str, margins: Codes | None
 def fit_strengths(
     wins: Array, penalised: Truths, start: Array | None = None, *, ridge: float | Array = 0.0
 ) -> Array:
-    """Fit Bradley-Terry strengths to each of many win matrices, less `ridge` times squares."""
+    """Fit strengths to each of many win matrices, less `ridge` times squares."""
     return fit_levels(wins[:, None], WIN, penalised, start, ridge=ridge)
 
 
@@ -365,19 +362,19 @@ def fit_levels(
 
 
 def _free(scores: Array) -> Codes:
-    """Return the levels whose propensity is estimated: all but the smallest win."""
+    """Return the levels whose propensity is estimated."""
     return np.delete(np.arange(len(scores)), int(scores[0] == 0.0))
 
 
 def _sums(counts: Array, scores: Array) -> tuple[Array, Array, Array]:
-    """Sum counts into sufficient statistics: games a pair, scores a responder, answers a level."""
+    """Sum games a pair, scores a responder and answers a level."""
     games = counts.sum(axis=1)
     scored = (counts.sum(axis=3) - counts.sum(axis=2)).swapaxes(1, 2) @ scores
     return games + games.swapaxes(1, 2), scored, counts[:, _free(scores)].sum(axis=(2, 3))
 
 
 def _steps(estimates: Array, base: Array, scores: Array) -> tuple[Array, Array]:
-    """Compute each level's probability for either side, by replicate, level and two responders."""
+    """Compute probabilities by replicate, level and two responders."""
     free = _free(scores)
     theta, alpha = estimates[:, : estimates.shape[1] - len(free)], base.copy()
     alpha[:, free] += estimates[:, estimates.shape[1] - len(free) :]
@@ -402,7 +399,7 @@ def _terms(
     ridge: Array,
     scores: Array,
 ) -> tuple[Array, Array]:
-    """Compute the gradient and the negative Hessian by strengths and propensities."""
+    """Compute the gradient and the negative Hessian."""
     (n, size), free, width = prior.shape, _free(scores), estimates.shape[1]
     theta, alpha = estimates[:, :size], estimates[:, size:]
     if len(free):
@@ -447,7 +444,7 @@ def _terms(
 
 
 def prior_terms(theta: Array, prior: Array) -> tuple[Array, Array]:
-    """Compute gradient and negative Hessian of the prior: part-games against the mean responder."""
+    """Compute gradient and negative Hessian of the prior."""
     size = theta.shape[1]
     chance = 1.0 / (1.0 + np.exp(-theta))
     gradient = prior * (1.0 - 2.0 * chance)
@@ -459,7 +456,7 @@ def prior_terms(theta: Array, prior: Array) -> tuple[Array, Array]:
 
 
 def find_separated(wins: Array) -> Truths:
-    """Find whose strength has no finite maximum, in each of many win matrices."""
+    """Find whose strength has no finite maximum, in each win matrix."""
     separated = np.zeros(wins.shape[:2], bool)
     for replicate in np.flatnonzero(~_linked(wins > 0)):
         _, group = connected_components(wins[replicate] > 0, connection="strong")
@@ -470,7 +467,6 @@ def find_separated(wins: Array) -> Truths:
 
 
 def _separated(counts: Array, scores: Array) -> Truths:
-    """Find whose strength has no finite maximum, in each of many sets of counts."""
     # A tie bounds a gap from both sides if a circle of wins bounds ties; without one wide gaps
     # explain the data ever better.
     separated = find_separated(counts.sum(axis=1))
@@ -486,7 +482,7 @@ def _separated(counts: Array, scores: Array) -> Truths:
 
 
 def _linked(beat: Truths) -> Truths:
-    """Test in each replicate whether wins link everyone to everyone, by squaring the matrix."""
+    """Test whether wins link everyone to everyone, by squaring the matrix."""
     if len(beat) > 1 and _linked(np.asarray(beat.all(axis=0))[None])[0]:
         return np.ones(len(beat), bool)
     size = beat.shape[1]
@@ -515,7 +511,7 @@ def find_unvaried(model: BradleyTerry, groups: list[tuple[Codes, int]]) -> NDArr
 
 
 def centring(penalised: NDArray[np.bool_]) -> Array:
-    """Build the matrix that sets the mean strength of two-way linked responders to zero."""
+    """Build the matrix that centres strengths on two-way linked responders."""
     # If it were the mean of all, a strength held by the prior would move everybody's zero by more
     # than their intervals allow for.
     unit, linked = np.eye(len(penalised)), ~penalised
@@ -558,7 +554,7 @@ def one_sided_ends(model: BradleyTerry, clusters_met: NDArray[np.int64], ci_leve
 
 
 def draw_strengths(model: BradleyTerry, n_resamples: int, rng: np.random.Generator) -> Array:
-    """Fit the strengths to clusters drawn with replacement; with raters too, weights multiply."""
+    """Fit the strengths to clusters drawn with replacement."""
     # Somewhat too wide with raters: Owen (2007), https://doi.org/10.1214/07-AOAS122
     groups, cells = model.entries.groups(), None
     codes_of_cells: list[Any] = [slice(None)]
@@ -589,10 +585,9 @@ def covariance(
 ) -> Array:
     """Compute the covariance of strengths over new clusters, and new raters if they vary.
 
-    `added_scores` of the clusters, (clusters, responders), move the fit without being part of it.
-    `correction` is the power of what leverage leaves of a score: 1 is a jackknife and a little too
-    wide, 1/2 is without bias where the model is right ("CV3" and "CV2" of MacKinnon, Nielsen and
-    Webb 2023, https://doi.org/10.1016/j.jeconom.2022.04.001).
+    `added_scores` (clusters, responders) move the fit without being part of it. `correction` 1 is a
+    little wide, 1/2 without bias under the model ("CV3" and "CV2" of MacKinnon, Nielsen and Webb
+    2023, https://doi.org/10.1016/j.jeconom.2022.04.001).
     """
     groups, bread = model.entries.groups(), model.bread
     meat = np.sum(
@@ -614,7 +609,7 @@ def covariance(
 def _meat(
     model: BradleyTerry, group: Codes, n_groups: int, added_scores: Array | float, correction: float
 ) -> Array:
-    """Sum the squared scores of each group, divided by what its leverage leaves."""
+    """Sum the squared scores of groups, divided by what leverage leaves."""
     size, sums = len(model.theta), sums_of_scores(model, group, n_groups)
     root = np.linalg.cholesky(model.bread[:size, :size])
     turned = (sums[:, :size] + added_scores) @ root  # here leverage is a symmetric matrix
@@ -650,7 +645,7 @@ def effective_clusters(model: BradleyTerry, group: Codes, n_groups: int) -> floa
 def _information_by(
     model: BradleyTerry, group: Codes, n_groups: int
 ) -> Iterator[tuple[slice, Array]]:
-    """Compute the information on strengths in each group, some groups at a time."""
+    """Compute the information on strengths in each group."""
     size, slope, (a, b) = len(model.theta), model.slopes, (model.entries.a, model.entries.b)
     chunk = max(1, CHUNK_CELLS // size**2)
     for first in range(0, n_groups, chunk):
@@ -666,7 +661,6 @@ def _information_by(
 
 
 def sums_of_scores(model: BradleyTerry, group: Codes, n_groups: int) -> Array:
-    """Sum the scores a group, shape (groups, parameters)."""
     residual = model.residuals
     gap = sums_of_sides(
         group, model.entries.a, model.entries.b, residual[:, 0], n_groups, len(model.theta)
@@ -676,6 +670,6 @@ def sums_of_scores(model: BradleyTerry, group: Codes, n_groups: int) -> Array:
 
 
 def sums_of_sides(group: Codes, a: Codes, b: Codes, won: Array, n_groups: int, size: int) -> Array:
-    """Sum what each entry gives to its a and takes from its b, shape (groups, responders)."""
+    """Sum what entries give to their a and take from their b, by group."""
     gained, given = (np.bincount(group * size + side, won, n_groups * size) for side in (a, b))
     return np.asarray((gained - given).reshape(n_groups, size))

@@ -56,7 +56,7 @@ N_DRAWS = 2000
 
 @dataclass(frozen=True, eq=False)
 class RaterModel:
-    """Answers as arrays, and where each parameter stands: strengths, log gamma, delta, log nu."""
+    """Answers as arrays, and where each parameter stands."""
 
     entries: Entries
     rater: Codes
@@ -72,7 +72,6 @@ class RaterModel:
     def of(
         cls, verdicts: pd.DataFrame, entries: Entries, rater: Codes, anchors: NDArray[np.bool_]
     ) -> RaterModel:
-        """Read the order shown, and find who needs the weak prior."""
         side = np.zeros(len(rater))
         if "order" in verdicts:
             side = np.array([1.0, -1.0, 0.0])[
@@ -97,12 +96,11 @@ class RaterModel:
 
     @property
     def size(self) -> int:
-        """How many responders there are."""
         return len(self.entries.responders)
 
     @cached_property
     def free(self) -> Array:
-        """Return a basis in which strengths sum to zero, and so do the anchors' log gamma."""
+        """A basis in which strengths, and the anchors' log gamma, sum to zero."""
         strengths = np.repeat([1.0, 0.0], [self.size, 3 * len(self.anchors)])
         gammas = np.concatenate(
             [np.zeros(self.size), self.anchors, np.zeros(2 * len(self.anchors))]
@@ -110,16 +108,14 @@ class RaterModel:
         return np.asarray(null_space(np.stack([strengths, gammas])))
 
     def gaps(self, theta: Array) -> Array:
-        """Compute the difference of strengths in each answer."""
         return np.asarray(theta[self.entries.a] - theta[self.entries.b])
 
     def split(self, estimates: Array) -> tuple[Array, Array, Array, Array]:
-        """Split the parameters into strengths, gamma, delta and nu."""
         theta, rest = estimates[: self.size], estimates[self.size :].reshape(3, -1)
         return theta, np.exp(rest[0]), rest[1], np.where(self.ties_used, np.exp(rest[2]), 0.0)
 
     def answers(self, estimates: Array) -> tuple[Array, Array, Array]:
-        """Compute the probability of each answer: a, b, tie."""
+        """Compute the probabilities of a, b and tie."""
         theta, gamma, delta, nu = self.split(estimates)
         gap = gamma[self.rater] * self.gaps(theta) + delta[self.rater] * self.side
         # 1 / (2 cosh(gap / 2)), without overflow
@@ -127,7 +123,6 @@ class RaterModel:
         return expit(gap) / (1.0 + weight), expit(-gap) / (1.0 + weight), weight / (1.0 + weight)
 
     def value(self, estimates: Array) -> float:
-        """Compute the penalised log-likelihood."""
         up, down, tie = self.answers(estimates)
         share = self.won + 0.5
         likely = np.where(
@@ -138,7 +133,7 @@ class RaterModel:
         return float(likely.sum() + self.priors(estimates)[0])
 
     def priors(self, estimates: Array) -> tuple[float, Array, Array]:
-        """Compute value, gradient and negative Hessian of the priors: a normal, or part-games."""
+        """Compute value, gradient and negative Hessian of the priors."""
         size, n = self.size, len(self.anchors)
         games = np.concatenate([self.prior, np.zeros(n), np.full(n, PRIOR), PRIOR * self.ties_used])
         normal = np.repeat([0.0, LOG_GAMMA_SD**-2.0, 0.0], [size, n, 2 * n])
@@ -157,7 +152,7 @@ class RaterModel:
         )
 
     def design(self, estimates: Array) -> Any:
-        """Differentiate each answer's gap, and its rater's log nu, by each parameter (sparse)."""
+        """Differentiate each gap, and its rater's log nu, by each parameter."""
         theta, gamma, _, _ = self.split(estimates)
         row, slope, n = np.arange(len(self.rater)), gamma[self.rater], len(self.rater)
         of_gamma, of_delta, of_nu = (
@@ -175,7 +170,7 @@ class RaterModel:
         return sparse.csr_array((values, (rows, columns)), shape=(2 * n, len(estimates)))
 
     def residuals(self, estimates: Array) -> tuple[Array, Any]:
-        """Compute residuals by gap and by log nu, and the expected information of both (sparse)."""
+        """Compute residuals by gap and log nu, and their expected information."""
         up, down, tie = self.answers(estimates)
         mean = (up - down) / 2.0
         by_gap, by_both, by_tie = (sparse.diags_array(part) for part in (
@@ -186,7 +181,7 @@ class RaterModel:
 
 
 def fit_raters(model: RaterModel) -> tuple[Array, Array]:
-    """Maximise the penalised log-likelihood in a trust region; also give the sandwich."""
+    """Maximise the penalised log-likelihood; also give the sandwich."""
     free, n_clusters = model.free, len(model.entries.clusters)
     n = len(model.anchors)
     start = np.concatenate([model.plain.theta, np.zeros(2 * n), np.full(n, -0.5)])
@@ -219,7 +214,7 @@ def fit_raters(model: RaterModel) -> tuple[Array, Array]:
 
 
 def derivatives(model: RaterModel, estimates: Array) -> tuple[Array, Array, Array]:
-    """Compute gradient and negative Hessian of the penalised fit, and answers' residuals."""
+    """Compute gradient and negative Hessian, penalised, and residuals."""
     gradient, information, residual = scores(model, estimates)
     theta, gamma, _, _ = model.split(estimates)
     gammas, slope = model.size + model.rater, residual[: len(model.rater)] * gamma[model.rater]
@@ -233,13 +228,13 @@ def derivatives(model: RaterModel, estimates: Array) -> tuple[Array, Array, Arra
 
 
 def scores(model: RaterModel, estimates: Array) -> tuple[Array, Array, Array]:
-    """Compute gradient and information of the likelihood without priors, and the residuals."""
+    """Compute gradient and information without priors, and residuals."""
     design, (residual, curvature) = model.design(estimates), model.residuals(estimates)
     return design.T @ residual, (design.T @ curvature @ design).toarray(), residual
 
 
 def by_cluster(model: RaterModel, design: Any, residual: Array) -> Array:
-    """Sum what each answer adds to the gradient, one row a cluster."""
+    """Sum what answers add to the gradient, one row a cluster."""
     cells = np.tile(model.entries.cluster, 2), np.arange(len(residual))
     of = sparse.csr_array((residual, cells), shape=(len(model.entries.clusters), len(residual)))
     return np.asarray((of @ design).toarray())
@@ -286,22 +281,21 @@ def fit_judge_aware(
     :math:`\delta_r` (log-odds that the reply shown first gains) and a readiness to tie
     :math:`\nu_r` (Davidson 1970, https://doi.org/10.1080/01621459.1970.10481082): a wins by
     :math:`\gamma_r (\theta_a - \theta_b) \pm \delta_r`. Read ``common_order`` first: if raters do
-    not share one order, one leaderboard for all hides it.
+    not share one order, one leaderboard hides it.
 
     Parameters
     ----------
     verdicts
-        One row per verdict as in :func:`~heart_utils.ratings.ratings.fit_ratings`, with ``rater``,
-        ``rater_kind`` and ``order``. Each order of a pair is an answer of its own.
+        As in :func:`~heart_utils.ratings.ratings.fit_ratings`, with ``rater``, ``rater_kind`` and
+        ``order``. Each order of a pair is an answer of its own.
     responders, dimension, ci_level, rng
         As in :func:`~heart_utils.ratings.ratings.fit_ratings`; chance enters rank ranges.
 
     Returns
     -------
     JudgeAware
-        ``table`` (the ratings table; intervals are sandwiches over dialogues); ``raters``, one row
-        a rater: ``discrimination`` and ``position_bias`` with ends, ``ties``; ``anchor`` (whose
-        scale the strengths have); ``common_order`` (a test with ``p_value``); ``left_out``.
+        With ``table`` (intervals are over dialogues, for these raters), ``raters`` and
+        ``common_order`` (a test with ``p_value``).
 
     Raises
     ------
@@ -390,7 +384,7 @@ def fit_judge_aware(
 
 
 def _test_common_order(model: RaterModel, estimates: Array) -> CommonOrder:
-    """Test for one order of all raters, by scores corrected for dialogues (Rao and Scott)."""
+    """Test for one order by scores corrected for dialogues (Rao and Scott)."""
     gamma, size, n, entries = model.split(estimates)[1], model.size, len(model.rater), model.entries
     gradient, information, residual = scores(model, estimates)
     design, curvature = model.design(estimates), model.residuals(estimates)[1]
@@ -537,14 +531,13 @@ def pool_strengths(
 
 
 def _design_effect(model: BradleyTerry) -> float:
-    """Compare the variance of cluster sums of scores with that of independent votes."""
     n, bread = len(model.entries.clusters), np.linalg.pinv(model.information, hermitian=True)
     sums = sums_of_scores(model, model.entries.cluster, n)
     return max(1.0, float(np.trace(bread @ sums.T @ sums)) / (len(model.theta) - 1) * n / (n - 1.0))
 
 
 def _by_spread(wins: Array, effect: float) -> tuple[Array, Array, Array]:
-    """Compute the probability of each spread, and strengths with covariance under each."""
+    """Compute each spread's probability, and strengths with covariance under it."""
     size, tau = len(wins), SPREADS
     # only differences are identified
     turn = np.linalg.svd(np.eye(size) - 1.0 / size)[0][:, : size - 1]

@@ -70,7 +70,6 @@ N_DRAWS = 10_000
 MOST_CELLS = 8_000_000
 
 #: Columns of the ratings table, an entry a responder; None where nothing can be said.
-#: Columns of the ratings table, an entry a responder; None where nothing can be said.
 Columns: TypeAlias = dict[str, NDArray[Any] | None]
 METHODS = ("bradley-terry", "davidson", "margins", "released-heart")
 WEIGHTS = ("pairs", "verdicts")
@@ -116,7 +115,7 @@ def lay_out(
     settings: Mapping[str, Any],
     estimates: Mapping[str, Any],
 ) -> pd.DataFrame:
-    """Build the ratings table, best responder first, from estimates in the order of names."""
+    """Build the ratings table, best responder first."""
     size, n_verdicts = len(entries.responders), entries.n_verdicts()
 
     def count(of: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -166,7 +165,7 @@ def lay_out(
 
 
 def _check_unit(entries: Entries) -> bool:
-    """Refuse replies and conversations on one leaderboard; return whether seekers were played."""
+    """Refuse replies with conversations; return whether seekers were played."""
     verdicts = entries.table
     if "unit" in verdicts:
         units = verdicts["unit"].iloc[entries.rows].fillna("reply").unique()
@@ -179,7 +178,6 @@ def _check_unit(entries: Entries) -> bool:
 
 
 def count_orders(n_joined: int, n_inconsistent: int) -> str:
-    """Write how many pairs were asked in both orders; of a table joined elsewhere nobody knows."""
     asked = f"{n_joined:,} pairs were asked in both orders and count once; " if n_joined else ""
     noun = "" if asked else " pairs asked in both orders"
     return f"{asked}{n_inconsistent:,}{noun} contradicted themselves and are half a win to each."
@@ -191,7 +189,7 @@ def _count_even(weight: Array) -> float:
 
 
 def _common(column: str, entries: Entries) -> str | None:
-    """Return the value that all verdicts of a leaderboard share, or that there are several."""
+    """Return the value that all verdicts share, or that there are several."""
     mixed = None if column == "group" else "all"
     if column not in entries.table:
         return mixed
@@ -200,7 +198,6 @@ def _common(column: str, entries: Entries) -> str | None:
 
 
 def kinds_of(responders: pd.DataFrame, names: pd.Index) -> Any:
-    """Look up who is a person and who a model."""
     kinds = responders.set_index("responder")["responder_kind"].reindex(names)
     unknown = kinds.index[~kinds.isin(RESPONDER_KINDS)]
     if len(unknown):
@@ -274,7 +271,6 @@ class Ratings:
         return f"Ratings ({which}): {self.n_verdicts:,} verdicts, {interval}{weighing}{notes}"
 
     def _notes(self) -> list[str]:
-        """Write what a reader must know of these verdicts before the numbers."""
         notes, alike = [], self.table.loc[self.table["unvaried"], "responder"]
         if self.n_joined or self.n_inconsistent:
             notes.append(count_orders(self.n_joined, self.n_inconsistent))
@@ -303,24 +299,15 @@ class Ratings:
         )
 
     def ranks(self) -> pd.DataFrame:
-        """List the ranks that each responder may hold, all at once, best responder first.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Columns ``responder``, ``rank_low`` and ``rank_high``.
-        """
+        """List the ranks that each responder may hold, all at once."""
         low, high = self.gaps.ranks()
         return pd.DataFrame({"responder": self.strength.index, "rank_low": low, "rank_high": high})
 
     def differences(self) -> pd.DataFrame:
-        """Compute the difference of every two strengths, with simultaneous intervals.
+        """Compute the difference of every two strengths, one row a pair.
 
-        Returns
-        -------
-        pandas.DataFrame
-            One row a pair. ``better`` (by the estimate), ``worse``, ``difference``, ``ci_low``,
-            ``ci_high``, ``ci_level``, ``win_probability``.
+        ``better`` (by the estimate), ``worse``, ``difference`` with simultaneous ``ci_low`` and
+        ``ci_high``, ``win_probability``.
         """
         names, theta = self.strength.index, self.strength.to_numpy()
         one, other = np.triu_indices(len(names), k=1)
@@ -343,7 +330,7 @@ class Ratings:
 
 @dataclass(frozen=True)
 class Clusters:
-    """What is resampled together, and another interval than the one that is usual for it."""
+    """What is resampled together, and by which interval."""
 
     columns: str | Sequence[str]  #: one column, or two
     #: over one column ``"bootstrap"`` or ``"sandwich"``, over two ``"sandwich"`` or the wider
@@ -367,42 +354,37 @@ def fit_ratings(
 
     Responder :math:`i` is preferred to :math:`j` with probability
     :math:`1 / (1 + e^{\theta_j - \theta_i})` [1]_; a tie, or two orders that contradict each other,
-    is half a win to each, and ``p_a`` a part of one. Who always wins or always loses has no finite
-    maximum: they get a weak prior, a quarter of a win and of a loss against the mean responder, a
-    one-sided interval, and are ``penalised``; strengths have mean zero over the others.
+    is half a win to each, and ``p_a`` a part of one. Who always wins or always loses is
+    ``penalised``: a prior of a quarter of a win and of a loss, and a one-sided interval. Strengths
+    have mean zero over the others.
 
     Parameters
     ----------
     verdicts
-        One row per verdict: ``responder_a``, ``responder_b``, ``verdict`` (``"a"``, ``"b"`` or
-        ``"tie"``), `cluster` and, if any, ``dimension``, ``state``, ``p_a`` and ``order``; the two
-        orders of a pair count as one.
+        With ``responder_a``, ``responder_b``, ``verdict`` (``"a"``, ``"b"``, ``"tie"``), `cluster`
+        and, if any, ``dimension``, ``state``, ``p_a``, ``order``; both orders of a pair are one.
     responders
-        Names the ``responder_kind`` of each ``responder``; without it the kind is ``source``:
-        unknown.
+        With ``responder_kind``; without it the kind is ``source``: unknown.
     dimension
         A line of the rubric.
     method : {"bradley-terry", "davidson", "margins", "released-heart"}
         Ties as half wins; ties as an answer of their own; ties and margins as steps of a ladder; or
         the soft scores and the interval that HEART released.
     cluster
-        Column of what is resampled together; ``["dialogue_id", "rater"]`` lets raters vary too, and
-        ``["dialogue_id", "seeker"]`` those who play the seeker: 20 of them or more. The interval is
-        a bootstrap over one, a two-way cluster-robust sandwich over two, or as :class:`Clusters`
-        say. A table that has no ``dialogue_id`` gets no interval.
+        What is resampled together, by a bootstrap; ``["dialogue_id", "rater"]`` lets raters vary
+        too, ``["dialogue_id", "seeker"]`` those who play the seeker (20 or more), by a two-way
+        sandwich; or :class:`Clusters`. A table without ``dialogue_id`` gets no interval.
     weights : {"pairs", "verdicts"}
-        Each pair of responders weighs the same, averaged within and then over dialogues; or every
-        verdict counts once, as in published tables.
+        Each pair of responders weighs the same, or each verdict does, as in published tables.
     n_resamples, ci_level, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; the level is that of ranks too.
 
     Returns
     -------
     Ratings
-        ``.table`` has one row a responder, best first: ``strength`` (log-odds) with ``ci_low`` and
-        ``ci_high``; ``rating`` (1500 plus 400 / ln 10 points a unit) with
-        ends; ``rank_low`` and ``rank_high``, which hold for all at once; mean ``win_probability``;
-        counts and flags.
+        ``.table`` has one row a responder, best first: ``strength`` (log-odds) and ``rating`` (1500
+        plus 400 / ln 10 points a unit) with ends; ``rank_low`` to ``rank_high``, which hold for all
+        at once; mean ``win_probability``; counts and flags.
 
     Raises
     ------
@@ -424,11 +406,8 @@ def fit_ratings(
     >>> duel = pd.DataFrame(
     ...     {"responder_a": "human", "responder_b": "model", "verdict": ["a"] * 3 + ["b"]}
     ... )
-    >>> ratings = fit_ratings(duel, n_resamples=0)
-    >>> ratings.strength.round(3).to_dict()
+    >>> fit_ratings(duel, n_resamples=0).strength.round(3).to_dict()
     {'human': 0.549, 'model': -0.549}
-    >>> ratings.differences()["difference"].round(3).tolist()  # log 3
-    [1.099]
     """
     _check_choice("method", method, METHODS)
     _check_choice("weights", weights, WEIGHTS)
@@ -492,7 +471,6 @@ def fit_ratings(
 
 
 def _population(clusters: tuple[str, ...], has_seekers: bool) -> str:
-    """Name what the intervals are over, as in POPULATIONS."""
     if clusters == ("rater",):
         return "benchmark"
     if len(clusters) > 1:
@@ -512,10 +490,9 @@ def fit_boards(
     verdicts
         As in :func:`fit_ratings`.
     by
-        Columns, one leaderboard for each combination of values; ``group`` of its table names values
-        for which the table has no column.
+        Columns; ``group`` of a table names values for which it has no column.
     **settings
-        Options of :func:`fit_ratings`; each leaderboard draws from a generator of its own.
+        Options of :func:`fit_ratings`.
 
     Returns
     -------
@@ -525,7 +502,7 @@ def fit_boards(
     Raises
     ------
     RatingsError
-        As in :func:`fit_ratings`, naming the group, or if a group is looked up that is not there.
+        As :func:`fit_ratings`, or if a group is looked up that is not there.
 
     Examples
     --------
@@ -538,8 +515,6 @@ def fit_boards(
     ...     }
     ... )
     >>> boards = fit_boards(votes.head(3), by=["rater"], dimension="overall", n_resamples=0)
-    >>> list(boards)
-    [('x',), ('y',)]
     >>> boards["x",].n_verdicts
     2
     """
@@ -582,7 +557,6 @@ class _Boards(dict[tuple[Any, ...], Ratings]):
 
 
 def check_interval(interval: str | None, clusters: tuple[str, ...]) -> str:
-    """Choose the interval if none is named: a bootstrap over one cluster, else a sandwich."""
     if len(clusters) not in (1, 2):
         raise RatingsError(
             f"cluster names {len(clusters)} columns, expected one, or two of which the second is"
@@ -606,7 +580,7 @@ def spread_of(
     ci_level: float,
     rng: Rng,
 ) -> tuple[Differences, Columns]:
-    """Compute intervals and ranks of a model's strengths, as columns of the ratings table."""
+    """Compute intervals and ranks as columns of the ratings table."""
     entries, centre = model.entries, centring(model.penalised)
     theta = centre @ model.theta
     size, groups = len(theta), entries.groups()
@@ -679,10 +653,7 @@ class Differences:
         )
 
     def errors(self) -> tuple[Array, Array]:
-        """Compute the standard errors of strengths and of all differences, from resamples.
-
-        That of a difference is ``nan`` where nothing varies between clusters.
-        """
+        """Compute errors of strengths and of differences, ``nan`` where nothing varies."""
         drawn = np.atleast_2d(np.cov(self.replicates, rowvar=False))
         drawn = drawn * self.n_clusters / (self.n_clusters - 1.0)
         variance = np.diag(drawn)
@@ -703,7 +674,7 @@ class Differences:
         return np.where(bounded[:, None] | bounded, below[:, None] + above, se * quantile)
 
     def ranks(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Compute the ranks that each responder may hold, all at once."""
+        """Compute the ranks that responders may hold, all at once."""
         # Stepdown tests of "not better": Mogstad, Romano, Shaikh and Wilhelm (2024),
         # https://doi.org/10.1093/restud/rdad006
         size, bounded = len(self.strength), ~np.isnan(self.ends[0])
@@ -728,11 +699,11 @@ def simultaneous_quantile(n_responders: int, n_clusters: float, ci_level: float)
     Parameters
     ----------
     n_responders
-        Number of responders.
+        Two or more.
     n_clusters
-        Number of clusters, or of those that count in effect (``Ratings.n_effective``).
+        Clusters, or those that count in effect (``Ratings.n_effective``).
     ci_level
-        Level of the intervals, such as 0.95.
+        Between 0 and 1.
 
     Returns
     -------
@@ -750,7 +721,7 @@ def simultaneous_quantile(n_responders: int, n_clusters: float, ci_level: float)
 
 
 def level_of_one(open_: NDArray[np.bool_], df: float, ci_level: float) -> float:
-    """Compute the one-sided level of each open hypothesis "row is not better than column"."""
+    """Compute the one-sided level of each open "row is not better than column"."""
     # From studies of equals with equal errors, which need the widest: Hayter (1984),
     # https://doi.org/10.1214/aos/1176346392
     shared = (1.0 - ci_level) / max(int(open_.sum()), 1)
@@ -769,7 +740,7 @@ def _level(size: int, df: int, ci_level: float, packed: bytes) -> float:
 
 @lru_cache(maxsize=6)
 def _equals(size: int, df: int) -> NDArray[np.float32]:
-    """Draw studies of equals: all differences over their standard errors, a row a study."""
+    """Draw studies of equals: differences over standard errors, a row a study."""
     rng = np.random.default_rng([size, df])
     n_draws = int(np.clip(MOST_CELLS // size**2, 1_000, N_DRAWS))
     studentized = np.empty((n_draws, size * size), np.float32)

@@ -27,7 +27,7 @@ FEW_RATERS = 20  # below this number raters stand for themselves: they are fixed
 
 @dataclass(frozen=True, eq=False)
 class Interval:
-    """An estimate and how far it may be off, if clusters like these were drawn again."""
+    """An estimate and how far it may be off, over clusters like these."""
 
     estimate: float
     ci_low: float  #: ``nan`` where no interval can be had
@@ -43,26 +43,21 @@ class Interval:
 def estimate_rng(seed: int, name: str) -> np.random.Generator:
     """Start the random generator of one estimate, independent of all others.
 
-    An estimate then draws the same resamples whatever else runs.
-
     Parameters
     ----------
     seed
-        Seed of the whole analysis, zero or more.
+        Of the whole analysis, zero or more.
     name
-        Name of the estimate, such as ``"ratings"``.
+        Of the estimate, such as ``"ratings"``.
 
     Returns
     -------
     numpy.random.Generator
-        The same for the same seed and name. Pass it to one function only.
+        The same for the same seed and name, whatever else runs. Pass it to one function only.
 
     Examples
     --------
-    >>> first, again = (estimate_rng(1, "ratings").random() for _ in range(2))
-    >>> first == again
-    True
-    >>> first == estimate_rng(1, "agreement").random()
+    >>> estimate_rng(1, "ratings").random() == estimate_rng(1, "agreement").random()
     False
     """
     return np.random.default_rng(
@@ -71,25 +66,23 @@ def estimate_rng(seed: int, name: str) -> np.random.Generator:
 
 
 def as_rng(rng: Rng) -> np.random.Generator:
-    """Return the random generator that was given, or a new one with the package's fixed seed."""
+    """Return the generator that was given, or one with a fixed seed."""
     return np.random.default_rng(SEED if rng is None else rng)
 
 
 def sums_by(codes: Any, values: ArrayLike, *shape: int) -> Array:
-    """Sum values, or rows of values, by their codes, to this shape of groups."""
+    """Sum values, or rows of them, by codes, to this shape."""
     sums = np.zeros((*shape, *np.shape(values)[1:]))
     np.add.at(sums, codes, values)
     return sums
 
 
 def ratio(up: NDArray[Any], down: NDArray[Any], otherwise: float = np.nan) -> Array:
-    """Divide, and give `otherwise` where there is nothing to divide by."""
     down = np.broadcast_to(down, np.shape(up))
     return np.asarray(np.divide(up, down, out=np.full(np.shape(up), otherwise), where=down > 0))
 
 
 def draw_weights(n_clusters: int, n_resamples: int, rng: Rng = None) -> Array:
-    """Draw how often each cluster enters each resample."""
     check_resamples(n_resamples)
     if n_clusters < 2 or n_resamples == 0:
         return np.zeros((0, n_clusters))
@@ -115,32 +108,31 @@ def bootstrap_ci(
 ) -> Interval:
     """Compute a statistic with a bootstrap interval over whole clusters.
 
-    Verdicts on one dialogue resemble each other, so dialogues are drawn, not rows. The statistic
-    must be a function of sums: rows are summed once for each cluster.
+    Clusters are drawn, not rows. The statistic must be a function of sums.
 
     Parameters
     ----------
     observations
-        One row per observation; every column but `cluster` is a number that may be summed.
+        One row each; every column but `cluster` is a number that may be summed.
     statistic
-        Takes a table of sums, one row a resample, with the columns of `observations`; returns one
-        number a row, ``nan`` where it has no value, such as 0/0.
+        Takes a table of sums, one row a resample, with these columns; returns one number a row,
+        ``nan`` where it has no value.
     cluster
         A column of `observations`, or one value a row.
     rng
-        The source of chance; by default one with a fixed seed.
+        By default one with a fixed seed.
     n_resamples
         0 for the estimate alone, 1,000 or more for printed results.
     ci_level
-        Level of the interval, between 0 and 1, such as 0.95.
+        Between 0 and 1.
     least, most
         The range of the statistic, such as 0 and 1 for a share; no end lies beyond it.
 
     Returns
     -------
     Interval
-        Ends are ``nan`` where there is no interval, as where all clusters say the same of a number
-        without a range; ``provisional`` below 30 clusters.
+        Ends are ``nan`` where all clusters say the same of a number without a range;
+        ``provisional`` below 30 clusters.
 
     Raises
     ------
@@ -150,10 +142,9 @@ def bootstrap_ci(
 
     Notes
     -----
-    With both `least` and `most` the interval is Wilson's, with the bootstrap's standard error
-    (Franco et al. 2019, https://doi.org/10.1093/jssam/smy019). Otherwise it is a t quantile times
-    the standard error, or from 50 clusters on percentiles, widened for their number (Hesterberg
-    2015, https://doi.org/10.1080/00031305.2015.1089789).
+    With a range the interval is Wilson's, with the bootstrap's standard error (Franco et al. 2019,
+    https://doi.org/10.1093/jssam/smy019). Otherwise it is t, or from 50 clusters on widened
+    percentiles (Hesterberg 2015, https://doi.org/10.1080/00031305.2015.1089789).
 
     Examples
     --------
@@ -215,7 +206,7 @@ def share_ci(
     n_resamples: int = 1000,
     ci_level: float = 0.95,
 ) -> Interval:
-    """Compute a share, the sum of `of` over that of `among`, with an interval over clusters."""
+    """Compute a share, the sum of `of` over that of `among`, with an interval."""
     # With two columns, dialogue and rater, or with few clusters, which may be of unequal size: by
     # an error, without replicates.
     counts = pd.DataFrame(
@@ -245,7 +236,7 @@ def share_ci(
 
 
 def standard_error(replicates: Array, n_clusters: ArrayLike) -> Array:
-    """Compute standard errors, SD times sqrt(n / (n - 1)) (Efron 1982, section 5.6)."""
+    """Compute SD times sqrt(n / (n - 1)) (Efron 1982, section 5.6)."""
     n = np.broadcast_to(np.asarray(n_clusters, dtype=float), replicates.shape[1:])
     is_known = ~np.isnan(replicates)
     count = is_known.sum(axis=0)
@@ -265,7 +256,7 @@ def interval_ends(
     least: float = -np.inf,
     most: float = np.inf,
 ) -> tuple[Array, Array]:
-    """Turn replicates into the ends of intervals, by the rule that `bootstrap_ci` describes."""
+    """Turn replicates into ends, by the rule of `bootstrap_ci`."""
     check_level(ci_level)
     n = np.broadcast_to(np.asarray(n_clusters), np.shape(estimate))
     if len(replicates) < 2:
@@ -292,7 +283,7 @@ def error_ends(
     least: float = -np.inf,
     most: float = np.inf,
 ) -> tuple[Array, Array]:
-    """Turn standard errors into ends: Wilson's where there is a range, else t times the error."""
+    """Turn standard errors into ends: Wilson's in a range, else t."""
     check_level(ci_level)
     estimate, se, n = (np.asarray(part, dtype=float) for part in (estimate, se, n_clusters))
     quantile = stats.t.ppf((1.0 + ci_level) / 2.0, np.maximum(n - 1, 1))
@@ -321,7 +312,7 @@ def error_ends(
 
 
 def known_error(se: ArrayLike, estimate: ArrayLike = 1.0) -> Array:
-    """Return standard errors, but ``nan`` where they are zero up to rounding: nothing varied."""
+    """Set standard errors to ``nan`` where they are zero up to rounding."""
     se = np.asarray(se, dtype=float)
     return np.where(se > NO_SPREAD * np.maximum(np.abs(estimate), 1e-3), se, np.nan)
 
@@ -335,7 +326,7 @@ def interval_of(
     least: float = -np.inf,
     most: float = np.inf,
 ) -> tuple[float, float]:
-    """Compute the interval of one number, by the rule of ``interval_ends``."""
+    """Compute the interval of one number, as ``interval_ends``."""
     low, high = interval_ends(
         np.array([estimate]), replicates[:, None], n_clusters, ci_level, least=least, most=most
     )
@@ -349,7 +340,7 @@ def interval_columns(
     n_clusters: ArrayLike,
     ci_level: float,
 ) -> dict[str, Array]:
-    """Build columns of several measures with ``_low`` and ``_high``, of name -> range."""
+    """Build columns with ``_low`` and ``_high``, of name -> range."""
     columns: dict[str, Array] = {}
     for number, (name, (least, most)) in enumerate(ranges.items()):
         value, again = estimate[..., number], replicates[..., number]
@@ -359,7 +350,7 @@ def interval_columns(
 
 
 def p_value(estimate: float, replicates: Array, n_clusters: int) -> float:
-    """Test a number without a range against zero, two-sided, in accord with its interval."""
+    """Test against zero, two-sided, in accord with ``interval_ends``."""
     # Percentiles cannot tell how far beyond the last resample zero lies; there the t distribution
     # of the standard error does.
     se = float(known_error(standard_error(replicates[:, None], n_clusters)[0], estimate))
@@ -377,7 +368,7 @@ def p_value(estimate: float, replicates: Array, n_clusters: int) -> float:
 
 
 def holm(p: pd.Series, by: list[pd.Series] | None = None) -> pd.Series:
-    """Adjust p values by Holm's procedure, within each group if `by` is given; NaN stays NaN."""
+    """Adjust p values by Holm's procedure, within groups; NaN stays NaN."""
     from statsmodels.stats.multitest import multipletests
 
     known = p.dropna()
@@ -390,7 +381,7 @@ def holm(p: pd.Series, by: list[pd.Series] | None = None) -> pd.Series:
 
 
 def interaction_codes(one: Codes, n_one: int, other: Codes, n_other: int) -> tuple[Codes, int]:
-    """Code the interaction of two factors: number the combinations that occur."""
+    """Code the combinations of two factors that occur."""
     key = one * n_other + other
     names = np.flatnonzero(np.bincount(key, minlength=n_one * n_other))
     return np.searchsorted(names, key), len(names)
@@ -452,7 +443,6 @@ def _two_ways(influence: Array, weight: Array, one: Codes, other: Codes) -> tupl
 
 
 def _degrees(share: Array) -> float:
-    """Compute the degrees of freedom of that variance from the clusters' shares of weight."""
     # Satterthwaite's, if what is in a cluster agrees: Bell and McCaffrey (2002),
     # https://www150.statcan.gc.ca/n1/pub/12-001-x/
     # 2002002/article/9058-eng.pdf. The moved means have covariances scale_i scale_j (1[i = j] -
@@ -476,7 +466,7 @@ def _degrees(share: Array) -> float:
 def refuse_few_raters(
     dialogue: Codes, rater: Codes, clusters: tuple[str, str], where: str = ""
 ) -> None:
-    """Refuse raters who are too few, or who cannot be separated from dialogues."""
+    """Refuse raters who are too few, or not separable from dialogues."""
     outer, inner = clusters
     n_dialogues, n_raters = len(np.unique(dialogue)), len(np.unique(rater))
     if n_raters < FEW_RATERS:
@@ -495,7 +485,6 @@ def refuse_few_raters(
 
 
 def check_clusters(n_clusters: int, name: object) -> None:
-    """Refuse to resample a single cluster."""
     if n_clusters < 2:
         raise VerdictsError(
             f"There is one {name} only, and an interval needs several to resample. Give another"
@@ -504,7 +493,6 @@ def check_clusters(n_clusters: int, name: object) -> None:
 
 
 def check_level(ci_level: float) -> None:
-    """Refuse a level that is no probability."""
     if not 0.0 < ci_level < 1.0:
         raise ValueError(
             f"ci_level is {ci_level!r}; expected a number between 0 and 1, such as 0.95."
@@ -512,7 +500,6 @@ def check_level(ci_level: float) -> None:
 
 
 def check_resamples(n_resamples: int) -> None:
-    """Refuse a number of resamples that gives no interval without saying so."""
     if not isinstance(n_resamples, int | np.integer) or n_resamples < 0 or n_resamples == 1:
         raise ValueError(
             f"n_resamples is {n_resamples!r}; expected 1000 or so, or 0 for the estimate alone."

@@ -68,16 +68,13 @@ def consistency(
     r"""Estimate how far each responder's win probability varies between dialogues.
 
     Noise of single verdicts is removed. With :math:`p_{di}` the mean probability in dialogue
-    :math:`d` that :math:`i` is preferred to its :math:`m` opponents, and :math:`e` a verdict less
-    what strengths expect of its pair,
+    :math:`d` that :math:`i` is preferred to its :math:`m` opponents, and :math:`e, e'` two verdicts
+    of a dialogue less what strengths expect,
 
     .. math::
 
-        \text{var}_d(p_{di}) = \tfrac{1}{m} E[e e' \mid \text{same}]
-        + \tfrac{m - 1}{m} E[e e' \mid \text{different}],
-
-    means over two verdicts of a dialogue, on the same or different opponents, then over dialogues.
-    Where no two are on the same, the first term is taken from the second ones of both sides.
+        \text{var}_d(p_{di}) = \tfrac{1}{m} E[e e' \mid \text{same opponent}]
+        + \tfrac{m - 1}{m} E[e e' \mid \text{different}].
 
     Parameters
     ----------
@@ -87,10 +84,10 @@ def consistency(
     Returns
     -------
     pandas.DataFrame
-        One row a responder: ``mean`` (against all others), ``sd`` and ``tenth``, these with t
-        intervals. One dialogue in ten goes as badly as ``tenth`` or worse, by a beta distribution;
-        ``n_clusters`` have two verdicts or more, ``n_single`` one (left out). ``nan`` where no
-        dialogue has two opponents of a responder that has several, or nothing varies.
+        One row a responder: ``mean`` (against all others); ``sd`` and ``tenth`` with intervals (one
+        dialogue in ten goes as badly as this, by a beta distribution); ``n_clusters`` with two
+        verdicts or more, ``n_single`` with one, left out. ``nan`` where no dialogue has two
+        opponents of a responder that has several, or nothing varies.
 
     Raises
     ------
@@ -142,11 +139,7 @@ def consistency(
 
 
 def _products(entries: Entries, chance: Array) -> tuple[Array, Array, Array, Array]:
-    """Average residuals and their products by dialogue and responder.
-
-    Return numbers of verdicts, mean residuals, and mean products on the same and on other
-    opponents.
-    """
+    """Average residuals, and their products on the same and on other opponents."""
     size, n_clusters = len(entries.responders), len(entries.clusters)
     residual = entries.share - chance[entries.a, entries.b]
     cell = np.concatenate([(entries.cluster * size + entries.a) * size + entries.b,
@@ -177,7 +170,7 @@ def _spread(
     same_opponent: Array,
     other_opponents: Array,
 ) -> tuple[Array, Array]:
-    """Compute mean residual and spread by row of weights, below 0 where noise exceeds it."""
+    """Compute mean residual and spread; below 0 where noise exceeds it."""
 
     def average(values: Array) -> Array:
         known = measured & ~np.isnan(values)
@@ -222,22 +215,24 @@ def head_to_head(
 ) -> pd.DataFrame:
     """Count who is preferred where a person's reply meets a model's.
 
+    What is not said here is as in :func:`~heart_utils.ratings.ratings.fit_ratings`.
+
     Parameters
     ----------
     verdicts
-        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
+        The verdicts table.
     responders
-        Names each ``responder_kind`` (only ``human`` is a person).
+        With ``responder_kind`` (only ``human`` is a person).
     rng
-        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
+        By default one with a fixed seed.
     by
         Columns to split by, such as ``slice``.
     dimension
-        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
+        A line of the rubric.
     cluster
         Or ``["dialogue_id", "rater"]`` for a two-way variance.
     n_resamples, ci_level
-        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
+        Of the intervals.
 
     Returns
     -------
@@ -332,7 +327,7 @@ ALL_FLIPS, N_FLIPS = 14, 2000
 
 @dataclass(frozen=True, eq=False)
 class TwinContrasts:
-    """How gaps between responders differ between adversarial histories and their calm twins."""
+    """How gaps differ between adversarial histories and their calm twins."""
 
     #: a row a ``contrast``: ``calm``, ``adversarial``, ``delta`` with interval, ``p_value`` (sign
     #: flips)
@@ -358,8 +353,7 @@ def twin_contrasts(
 
         \Delta_{ij} = (\theta_i - \theta_j)_\text{adversarial} - (\theta_i - \theta_j)_\text{calm},
 
-    both fitted to the same resampled dialogues. The test flips, dialogue by dialogue, which twin is
-    called adversarial.
+    both fitted to the same resampled dialogues. The test flips twins' labels by dialogue.
 
     Parameters
     ----------
@@ -374,9 +368,9 @@ def twin_contrasts(
     Returns
     -------
     TwinContrasts
-        ``table`` has one row a contrast: the difference ``calm`` and ``adversarial`` (log-odds),
-        ``delta`` with ``se``, interval and ``p_value``. Where someone won or lost every comparison
-        of a slice, it is ``penalised``: tested, but without interval.
+        ``table`` has one row a contrast: ``calm``, ``adversarial`` and ``delta`` (log-odds), this
+        with ``se``, interval and ``p_value``. Where someone won or lost all of a slice, it is
+        ``penalised``: tested, but without interval.
 
     Raises
     ------
@@ -430,7 +424,6 @@ def twin_contrasts(
     fits = [BradleyTerry.fit(entries, "pairs", counts=tally.total(cells)) for cells in slices]
 
     def contrast_difference(adversarial: Array, calm: Array) -> Array:
-        """Fit both to the cells of each, and return the contrasts of their strengths."""
         strengths = [
             fit.refit(tally.total(cells))
             for fit, cells in zip(fits, (adversarial, calm), strict=True)
@@ -475,7 +468,7 @@ def twin_contrasts(
 
 
 def _cells(adversarial: NDArray[Any], calm: NDArray[Any]) -> Array:
-    """Weigh the cells of each dialogue: its adversarial history, then its calm one."""
+    """Weigh each dialogue's adversarial history, then its calm one."""
     return np.stack([adversarial, calm], axis=2).reshape(len(adversarial), -1).astype(float)
 
 
@@ -488,7 +481,7 @@ def _flips(n_clusters: int, rng: np.random.Generator) -> NDArray[np.bool_]:
 def _weights(
     contrasts: Mapping[str, tuple[Sequence[str], Sequence[str]]], names: pd.Index
 ) -> Array:
-    """Build the matrix of contrasts, one row each: mean of one side minus mean of the other."""
+    """Build the contrasts' matrix: mean of one side minus mean of the other."""
     rows = np.zeros((len(contrasts), len(names)))
     for row, (name, (one, other)) in zip(rows, contrasts.items(), strict=True):
         if not len(one) or not len(other) or set(one) & set(other):
@@ -530,9 +523,8 @@ def find_fragility(
 ) -> Fragility:
     """Find a small set of verdicts, or of dialogues, without which another is first.
 
-    Those with most influence, to first order, on the gap to a near rival are taken away, and the
-    number is settled by fitting without them. A smaller set may exist (Broderick and others 2020,
-    https://arxiv.org/abs/2011.14999).
+    The set is found to first order and checked by a fit without it; a smaller one may exist
+    (Broderick and others 2020, https://arxiv.org/abs/2011.14999).
 
     Parameters
     ----------
@@ -610,7 +602,7 @@ def find_fragility(
 def _candidates(
     theta: Array, moved: Array, codes: Codes, n_units: int, order: Codes
 ) -> list[tuple[int | None, Codes]]:
-    """Order units by how much each favours the leader over a near rival, and predict how many."""
+    """Order units by how much each favours the leader over a near rival."""
     candidates: list[tuple[int | None, Codes]] = []
     for rival in order[1:]:
         shift = np.bincount(codes, moved[:, order[0]] - moved[:, rival], n_units)
@@ -622,14 +614,14 @@ def _candidates(
 
 
 def influences(model: BradleyTerry, residual: Array) -> Array:
-    """Compute how far each entry moves the strengths: to first order, its removal undone."""
+    """Compute how far removing each entry moves strengths, undone, to first order."""
     return np.asarray(
         residual * (model.bread[:, model.entries.a] - model.bread[:, model.entries.b]).T
     )
 
 
 def deletions(model: BradleyTerry) -> Array:
-    """Compute the change of the gradient when each entry is left out; shape (entries, 1)."""
+    """Compute the change of the gradient when each entry is left out."""
     # Where pairs weigh the same, the entries of a cluster and pair share one voice: without one the
     # others speak louder.
     if model.weights == "verdicts":

@@ -52,7 +52,7 @@ class VerdictsError(AgreementError, RatingsError):
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """Verdicts on one dimension, one entry a verdict in a fit; codes are places in sorted names."""
+    """Verdicts on one dimension as arrays; codes are places in sorted names."""
 
     responders: pd.Index
     clusters: pd.Index
@@ -88,14 +88,14 @@ class Entries:
         )
 
     def groups(self) -> list[tuple[Codes, int]]:
-        """Return codes of the entries and their number, of each group that is resampled."""
+        """Return codes and number of each group that is resampled."""
         groups = [(self.cluster, len(self.clusters))]
         if self.rater is not None and self.raters is not None:
             groups.append((self.rater, len(self.raters)))
         return groups
 
     def count_judged_in(self, codes: Codes, n: int) -> NDArray[np.int64]:
-        """Count the clusters, or other groups, in which each responder was judged."""
+        """Count the groups in which each responder was judged."""
         judged = np.zeros((n, len(self.responders)), bool)
         judged[codes, self.a] = judged[codes, self.b] = True
         return np.asarray(judged.sum(axis=0))
@@ -103,7 +103,7 @@ class Entries:
 
 @dataclass(frozen=True)
 class Votes:
-    """Verdicts or scores on units, one entry an answer; codes are places in sorted names."""
+    """Verdicts or scores on units, one entry an answer."""
 
     kind: str  #: "verdict" or "score"
     unit: Codes
@@ -121,7 +121,7 @@ class Votes:
 
     @property
     def n_joined(self) -> int:
-        """Count the votes that are two orders of a pair, joined."""
+        """Count the votes that are two joined orders of a pair."""
         return int(_are_joined(self.table, self.rows).sum())
 
 
@@ -160,7 +160,7 @@ def read_verdicts(
 
 
 def read_margins(entries: Entries) -> Codes:
-    """Read the margin of each entry as a whole number; 1 where nobody won."""
+    """Read the margins; 1 where nobody won."""
     verdicts = entries.table
     if "margin" not in verdicts:
         raise VerdictsError(
@@ -181,7 +181,7 @@ def read_margins(entries: Entries) -> Codes:
 
 
 def read_votes(table: pd.DataFrame, *, cluster: str | None = "dialogue_id") -> Votes:
-    """Turn verdicts, their orders joined, or scores into votes on units, refusing others."""
+    """Turn verdicts, their orders joined, or scores into votes on units."""
     kind = _kind_of(table)
     if kind == "verdict" and "pair_id" not in table and (columns := _meeting_columns(table)):
         table = table.assign(pair_id=_number_pairs(table, columns))
@@ -232,12 +232,12 @@ def won_by_a(verdicts: pd.DataFrame) -> pd.Series:
     Parameters
     ----------
     verdicts
-        Rows of the verdicts table, with ``verdict`` and, if any, ``state`` and ``p_a``.
+        With ``verdict`` and, if any, ``state`` and ``p_a``.
 
     Returns
     -------
     pandas.Series
-        One number from 0 to 1 for each row; ``nan`` for an answer that does not count.
+        From 0 to 1; ``nan`` for an answer that does not count.
 
     Raises
     ------
@@ -264,7 +264,7 @@ def won_by_a(verdicts: pd.DataFrame) -> pd.Series:
 
 
 def unit_values(votes: Votes, column: str | pd.Series) -> pd.Series:
-    """Look up a column's value for each unit, and refuse one that differs within a unit."""
+    """Look up a value by unit; refuse one that differs within it."""
     column = votes.table[column] if isinstance(column, str) else column
     codes = pd.factorize(column, use_na_sentinel=False)[0][votes.rows]
     first = np.unique(votes.unit, return_index=True)[1]
@@ -280,12 +280,12 @@ def unit_values(votes: Votes, column: str | pd.Series) -> pd.Series:
 
 
 def people_only(table: pd.DataFrame) -> pd.DataFrame:
-    """Keep the answers of people, and refuse a table that has none."""
+    """Keep the answers of people, of whom there must be some."""
     return table[rater_group(np.arange(len(table)), table, "human")]
 
 
 def rater_group(rows: Codes, table: pd.DataFrame, who: str) -> NDArray[np.bool_]:
-    """Select the rows of a rater group or of one rater; refuse a table that has none."""
+    """Select the rows of a rater group or one rater, or raise if there are none."""
     column = "rater_kind" if who in RATER_KINDS else "rater"
     if column not in table:
         raise AgreementError(f"The table has no column {column}, so nobody is known to be {who}.")
@@ -297,7 +297,6 @@ def rater_group(rows: Codes, table: pd.DataFrame, who: str) -> NDArray[np.bool_]
 
 
 def is_simulated(rows: pd.DataFrame) -> bool:
-    """Check whether any of the rows comes from a simulation."""
     return bool(rows["simulated"].any()) if "simulated" in rows else False
 
 
@@ -309,7 +308,7 @@ def word_codes(
     *,
     nullable: bool = False,
 ) -> Codes:
-    """Read a column of words as positions in a vocabulary; an empty cell is -1 if `nullable`."""
+    """Read words as positions in a vocabulary; empty is -1 if `nullable`."""
     codes, names = pd.factorize(verdicts[column])
     positions = np.array(
         [*(vocabulary.index(name) if name in vocabulary else -2 for name in names), -1]
@@ -327,7 +326,6 @@ def word_codes(
 def name_codes(
     verdicts: pd.DataFrame, columns: list[str], rows: Codes
 ) -> tuple[pd.Index, tuple[Codes, ...]]:
-    """Return codes of the names in some columns, in alphabetical order."""
     parts = [pd.factorize(verdicts[column]) for column in columns]
     for column, (codes, _) in zip(columns, parts, strict=True):
         refuse(codes[rows] < 0, rows, verdicts[column], f"`{column}` must not be empty")
@@ -346,7 +344,7 @@ def name_codes(
 
 
 def refuse(wrong: NDArray[np.bool_], rows: Codes, values: pd.Series, rule: str) -> None:
-    """Raise if any row is wrong, showing the first of them by the table's own index."""
+    """Raise if any row is wrong, showing the first by the table's index."""
     if not wrong.any():
         return
     bad = values.iloc[rows[wrong]]
@@ -358,7 +356,6 @@ def refuse(wrong: NDArray[np.bool_], rows: Codes, values: pd.Series, rule: str) 
 
 
 def need(table: pd.DataFrame, columns: Sequence[str], advice: str = "") -> pd.DataFrame:
-    """Refuse a table that lacks a column."""
     if not isinstance(table, pd.DataFrame):
         raise VerdictsError(
             f"verdicts are a {type(table).__name__}, expected a DataFrame, such as"
@@ -374,7 +371,7 @@ def need(table: pd.DataFrame, columns: Sequence[str], advice: str = "") -> pd.Da
 
 
 def need_cluster(table: pd.DataFrame, *columns: str | None) -> None:
-    """Refuse a table that lacks a column of clusters, and say what else may stand for them."""
+    """Refuse a table without clusters, and say what else may stand for them."""
     if several := [column for column in columns if not isinstance(column, str | None)]:
         raise VerdictsError(
             f"cluster is {several[0]!r}; expected the name of one column, such as 'dialogue_id'."
@@ -387,7 +384,6 @@ def need_cluster(table: pd.DataFrame, *columns: str | None) -> None:
 
 
 def refuse_ties_alone(entries: Entries, dimension: str) -> None:
-    """Refuse verdicts that rank nobody."""
     if entries.tie.all():
         raise RatingsError(
             f"All {len(entries.rows)} verdicts on {dimension!r} are ties: they rank nobody."
@@ -416,7 +412,7 @@ def _rows_of(verdicts: pd.DataFrame, dimension: str, cluster: str | None) -> Cod
 def _said(
     verdicts: pd.DataFrame, rows: Codes, inconsistent: NDArray[np.bool_]
 ) -> tuple[Codes, Array]:
-    """Read each rater's word, and what a wins: ``p_a`` where present, else by the word."""
+    """Read each rater's word, and what a wins: ``p_a``, else by the word."""
     word = word_codes(verdicts, "verdict", rows, WORDS, nullable=True)
     meant = np.where(inconsistent, TIE, word)
     share = np.array([*SHARES.values(), np.nan])[meant]
@@ -441,7 +437,7 @@ def _said(
 
 
 def _states(table: pd.DataFrame, rows: Codes) -> Codes:
-    """Read what became of each answer; in a table that does not say, all are valid."""
+    """Read what became of each answer; by default valid."""
     if "state" not in table:
         return np.full(len(rows), VALID)
     return word_codes(table, "state", rows, STATE_NAMES)
@@ -455,7 +451,7 @@ def _answered(table: pd.DataFrame, kind: str) -> Codes:
 
 
 def _left_out(state: Codes, counts: NDArray[np.bool_], what: str) -> pd.Series:
-    """Count by state the answers that do not count, and refuse a table in which none does."""
+    """Count by state the answers that do not count; refuse if none does."""
     left_out = (
         pd.Series(np.array(STATE_NAMES, dtype=object)[state[~counts]])
         .value_counts()
@@ -498,7 +494,7 @@ def _scores(table: pd.DataFrame, rows: Codes) -> tuple[Codes, Array]:
 def _sides(
     table: pd.DataFrame, rows: Codes, turned: NDArray[np.bool_]
 ) -> tuple[Codes, NDArray[np.object_]]:
-    """Code each verdict as a position in WORDS, with a the first author of the alphabet."""
+    """Code each verdict as a position in WORDS, a the first author by name."""
     word, share = _said(table, rows, turned)
     word = np.where(turned, TIE, word)
     codes = np.where(word < 0, 1 - np.sign(share - 0.5), word).astype(np.intp)
@@ -509,7 +505,7 @@ def _sides(
 
 
 def _code_rows(table: pd.DataFrame, keys: Sequence[str], rows: Codes) -> tuple[Codes, pd.DataFrame]:
-    """Return a code for each unit; a key that is absent in all rows is ignored."""
+    """Code each unit; a key that is absent in all rows is ignored."""
     absent = {key: table[key].isna().to_numpy()[rows] for key in keys}
     used = [key for key in keys if key == keys[0] or not absent[key].all()]
     refuse(absent[keys[0]], rows, table[keys[0]], f"`{keys[0]}` must not be empty")
@@ -566,7 +562,7 @@ BOTH = "both"  # the order of an answer that was joined from two
 def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
     """Join the two orders of a pair into one row a pair, rater, dimension and repeat.
 
-    Two orders are not two raters: whatever reads verdicts joins them; call this to see the rows.
+    Whatever reads verdicts joins them; call this to see the rows.
 
     =======================  ============  ===========  =================================
     the two orders           state         verdict      p_a
@@ -579,8 +575,8 @@ def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
     both failed              the worse     none         none
     =======================  ============  ===========  =================================
 
-    A joined row has ``order`` ``"both"`` (or that of the one valid answer), the flags of both and
-    their mean margin for the winner.
+    ``order`` is ``"both"`` (or that of the one valid answer); flags of both are kept, and their
+    mean margin for the winner.
 
     Parameters
     ----------
@@ -591,7 +587,7 @@ def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        The verdicts table, in the order in which pairs first appear.
+        In the order in which pairs first appear.
 
     Raises
     ------
@@ -667,7 +663,7 @@ def _number_pairs(verdicts: pd.DataFrame, columns: list[str]) -> Codes:
 
 
 def _code_sides(verdicts: pd.DataFrame) -> tuple[Codes, Codes]:
-    """Code both responders of each row; where the table names none, nobody changes places."""
+    """Code both responders; where none is named, nobody changes places."""
     if not {*SIDES} <= {*verdicts.columns}:
         return (np.zeros(len(verdicts), np.intp),) * 2
     codes = pd.factorize(np.concatenate([verdicts[side].to_numpy(object) for side in SIDES]))[0]
@@ -675,7 +671,7 @@ def _code_sides(verdicts: pd.DataFrame) -> tuple[Codes, Codes]:
 
 
 def _group_pairs(verdicts: pd.DataFrame, columns: list[str]) -> tuple[Codes, NDArray[np.bool_]]:
-    """Code what one rater said of a pair, and find rows that name its sides the other way round."""
+    """Code what one rater said of a pair, and find rows with sides turned."""
     more = [verdicts[column] for column in KEY[1:] if column in verdicts]
     group = _number(verdicts, [_number_pairs(verdicts, columns), *more])
     (a, b), lead = _code_sides(verdicts), np.unique(group, return_index=True)[1][group]
@@ -732,7 +728,7 @@ def _find_pairs(
 def _join(
     ab: tuple[pd.DataFrame, Codes, Array], ba: tuple[pd.DataFrame, Codes, Array]
 ) -> pd.DataFrame:
-    """Make one row of each two, given with their states and what a wins by the words."""
+    """Make one row of each two, given states and what a wins."""
     (one, state, word), (two, other_state, other_word) = ab, ba
     valid, other_valid = state == VALID, other_state == VALID
     both, some = valid & other_valid, valid | other_valid
@@ -789,7 +785,7 @@ def _take(words: list[str | None], codes: Codes) -> pd.Series:
 
 
 def complete_starts(first: pd.DataFrame, second: pd.DataFrame, cluster: str) -> pd.DataFrame:
-    """Lay two measures side by side, a row a start with both scores of each common responder."""
+    """Lay two measures side by side, a row a start."""
     for rows in (first, second):
         need_columns(rows, ["responder", "score", cluster], AgreementError)
     wide = [

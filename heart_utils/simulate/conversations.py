@@ -32,7 +32,7 @@ class ConversationCosts:
     turns: int = 10  #: exchanges in a conversation
 
     def of_start(self, n_conversations: int, n_raters: int) -> float:
-        """Add up a start, its conversations, and who judges them."""
+        """Add up a start, its conversations and raters."""
         each = self.turns * self.turn + n_raters * self.judging
         return self.start + n_conversations * each
 
@@ -56,36 +56,33 @@ def plan_conversations(
     Parameters
     ----------
     components
-        From :func:`~heart_utils.agreement.generalizability.variance_components` with the facets
-        of a pilot, or variances by name, which are taken as known.
+        From :func:`~heart_utils.agreement.generalizability.variance_components` of a pilot, or
+        variances by name, which are taken as known.
     budget
-        What the study may cost, in any currency.
+        In the currency of `costs`.
     n_responders
-        How many responders are compared.
+        How many are compared.
     costs
-        What a start, a turn and a judging cost, and how many turns a conversation has.
+        Of a start, a turn and a judging; and how many turns there are.
     seekers, repeats, raters
         Numbers to try.
     fixed
-        Facets, of ``"seeker"`` and ``"rater"``, for which the result is to hold for these alone.
+        Of ``"seeker"`` and ``"rater"``, those for whom alone the result is to hold.
     rng
         The source of chance of the intervals.
 
     Returns
     -------
     pandas.DataFrame
-        One row a design, the smallest error first: ``n_starts`` (as many as the budget buys),
-        ``n_seekers``, ``n_repeats``, ``n_raters``, ``n_conversations``, ``cost``,
-        ``standard_error`` of a difference, ``df``, and ``smallest_gap``, found by a 95 % interval
-        with a chance of 0.8, with its own 95 % interval ``gap_low``, ``gap_high`` where a pilot
-        gives components. All from ``df`` on are empty with fewer than three seekers or raters not
-        fixed.
+        One row a design, the smallest error first: numbers (``n_starts`` as the budget buys),
+        ``cost``, ``standard_error`` of a difference, ``df``, and ``smallest_gap``, which a 95 %
+        interval finds with a chance of 0.8, with its own 95 % interval where a pilot gives
+        components. All from ``df`` on are empty with fewer than three seekers or raters not fixed.
 
     Raises
     ------
     AgreementError
-        If the budget buys no design with two starts, or several seekers or raters are asked for
-        and no component says how they differ.
+        If the budget buys no two starts, or no component says how several seekers or raters differ.
 
     Examples
     --------
@@ -145,7 +142,7 @@ def plan_conversations(
 
 
 def _gap_ends(possible: list[tuple[float, float]]) -> tuple[float, float]:
-    """Compute the smallest gap at two quantiles of possible errors and degrees of freedom."""
+    """Compute the smallest gap at two quantiles of possible errors."""
     if not possible or not np.isfinite(possible[0][1]):
         return float("nan"), float("nan")
     error, df = np.array(possible).T
@@ -164,11 +161,9 @@ def difference_error(
     *,
     fixed: Collection[str] = (),
 ) -> tuple[float, float]:
-    """Predict the standard error of the difference between two responders' means, and its degrees.
+    """Predict the standard error of a difference of two means, and its degrees of freedom.
 
-    Each component with the responder counts twice, divided by how many of its facets the study has;
-    ``"rest"`` by all sizes, ``"repeat"`` by all but the raters. Satterthwaite's degrees are ``nan``
-    with fewer than three seekers or raters that are not fixed.
+    These are Satterthwaite's; ``nan`` with fewer than three seekers or raters that are not fixed.
     """
     varying = [facet for facet in sizes if facet not in {*fixed, "repeat"}]
     cells = prod(sizes[facet] for facet in varying)
@@ -200,14 +195,14 @@ def difference_error(
 
 
 def find_chance(shift: float, df: float) -> float:
-    """Compute the chance that the interval of a difference of so many errors excludes zero."""
+    """Compute the chance that the interval of a gap of so many errors excludes zero."""
     if not np.isfinite(df):
         return float("nan")
     return float(stats.nct.sf(stats.t.isf((1.0 - CI_LEVEL) / 2.0, df), df, shift))
 
 
 def find_shift(power: float, df: float) -> float:
-    """Find the difference, in standard errors, that is found with some power."""
+    """Find the difference, in standard errors, found with some power."""
     if not np.isfinite(df):
         return float("nan")
     most = 10.0

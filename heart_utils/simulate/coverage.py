@@ -56,8 +56,7 @@ def simulate_coverage(
     r"""Draw studies of one design and count how often each kind of interval holds the truth.
 
     The truth is what a fit to averaged win probabilities tends to, with these raters or with raters
-    like these. The released formula (:math:`\pm 1.96 / \sqrt{n}` for n verdicts on a responder) and
-    the bootstrap over verdicts are for neither.
+    like these.
 
     Parameters
     ----------
@@ -66,7 +65,7 @@ def simulate_coverage(
     rng, n_resamples, ci_level
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
     n_studies
-        Number of studies, two or more.
+        Two or more.
 
     Returns
     -------
@@ -112,7 +111,7 @@ def simulate_coverage(
 def _one_study(
     design: Design, rng: np.random.Generator, n_resamples: int, ci_level: float
 ) -> list[tuple[str, str, str, float, float]]:
-    """Draw a study; return coverage and mean width of intervals, by kind and quantity."""
+    """Return coverage and mean width of a drawn study's intervals."""
     size, n_dialogues, fewest = (
         design.n_responders,
         design.n_dialogues,
@@ -180,7 +179,7 @@ def _one_study(
 def draw_study(
     design: Design, rng: np.random.Generator, theta: Array, tastes: Array, pairs: Pairs
 ) -> Entries:
-    """Draw verdicts: some pairs, or all, in every dialogue, each judged by some raters."""
+    """Draw verdicts on some or all pairs of each dialogue."""
     size, n_dialogues, votes = design.n_responders, design.n_dialogues, design.votes
     pair = np.tile(np.arange(len(pairs[0])), (n_dialogues, 1))
     if design.pairs < pair.shape[1]:
@@ -221,7 +220,7 @@ def draw_study(
 
 
 def limiting_strengths(strengths: Array, spread: float, pairs: Pairs, nu: float = 0.0) -> Array:
-    """Compute the limiting strengths of averaged win probabilities; raters are the rows."""
+    """Compute the limiting strengths of averaged win probabilities, raters as rows."""
     gap = strengths[..., pairs[0]] - strengths[..., pairs[1]]
     share = (expected_share(gap[..., None] + np.sqrt(2.0) * spread * NODES, nu)[0] @ WEIGHTS).mean(
         axis=0
@@ -239,7 +238,7 @@ def place_strengths(
     pairs: Pairs,
     nu: float = 0.0,
 ) -> Array:
-    """Find strengths for which a fit to endless replies has a given gap between the first two."""
+    """Find strengths with which an endless fit has a given first gap."""
 
     def missed(distance: float) -> float:
         fitted = limiting_strengths(strengths_at(distance)[None], spread, pairs, nu)
@@ -267,8 +266,8 @@ def simulate_power(
 ) -> pd.DataFrame:
     """Simulate studies with a known gap, and record where the leaderboard finds it.
 
-    The interval of the difference must leave out zero on the right side: over dialogues and raters,
-    or over dialogues alone where raters do not differ or are fewer than 20.
+    The interval of the difference, over dialogues, and over raters if 20 or more differ, must leave
+    out zero on the right side.
 
     Parameters
     ----------
@@ -347,7 +346,7 @@ def simulate_power(
 def label_some(
     verdicts: pd.DataFrame, n: int, rng: np.random.Generator, *, among: ArrayLike | None = None
 ) -> pd.DataFrame:
-    """Keep people's verdicts on n random dialogues, and the judges' on all of `among`."""
+    """Keep people's verdicts on n random dialogues, and all judges' of `among`."""
     dialogues = np.asarray(
         sorted(verdicts["dialogue_id"].unique()) if among is None else among, dtype=object
     )
@@ -366,9 +365,9 @@ def check_saving(
     n_held_out: int = 20,
     n_draws: int = 50,
 ) -> pd.DataFrame:
-    """Measure what a judge saves, against people's verdicts on dialogues that neither fit has seen.
+    """Measure what a judge saves, against people's verdicts on unseen dialogues.
 
-    It is :math:`E(e_{people} - e_{powered})`, of squared distances e to theirs, over the mean
+    It is by how much the mean squared distance to theirs falls with the judge, over the mean
     variance of people alone.
 
     Parameters
@@ -380,16 +379,15 @@ def check_saving(
     rng
         The source of chance.
     n_held_out
-        Number of dialogues that are set aside.
+        Dialogues that are set aside.
     n_draws
-        How often both are chosen at random.
+        How often both are drawn.
 
     Returns
     -------
     pandas.DataFrame
-        One row a size: ``n_labelled``, ``n_pool`` (dialogues not set aside), ``saved``,
-        ``saved_se``; means of ``estimated`` (by the method itself), ``at_most``, ``rho_squared``
-        and ``weight``.
+        One row a size: ``n_pool`` (dialogues not set aside), ``saved``, ``saved_se``; means of
+        ``estimated`` (by the method itself), ``at_most``, ``rho_squared`` and ``weight``.
 
     Raises
     ------
@@ -475,9 +473,9 @@ def check_coverage(
     rng
         The source of chance.
     n_dialogues, n_studies
-        Number of dialogues of a study, and of studies.
+        Dialogues of a study, and studies.
     ci_level
-        Level of the intervals.
+        Of the intervals.
     panels
         People, and one judge.
 
@@ -544,9 +542,9 @@ def simulate_gate(
 ) -> pd.DataFrame:
     r"""Send simulated studies through the gate and note what it says.
 
-    A judge shown i first prefers it to j with log-odds :math:`q_i - q_j + 0.5`, each pair in both
-    orders, where :math:`q = \theta + w + e`: strength, a history's effect (the same for candidate
-    and baseline), and how one reply turned out; w and e have an SD of 0.5.
+    A judge, in both orders, prefers i, shown first, to j with log-odds :math:`q_i - q_j + 0.5`;
+    :math:`q = \theta + w + e` is strength, a history's effect (the same for candidate and
+    baseline) and a reply's luck; w and e have an SD of 0.5.
 
     Parameters
     ----------
@@ -557,9 +555,9 @@ def simulate_gate(
     rule
         As in :func:`heart_utils.gate.compare_responders`; None asks ``compare_anytime``.
     n_studies, n_runs
-        Number of studies, and of candidates that are tested in turn in each.
+        Studies, and candidates that are tested in turn in each.
     n_dimensions, n_dialogues
-        Number of dimensions that are tested at once, and of dialogues of a study.
+        Dimensions that are tested at once, and dialogues of a study.
     direct
         Whether baseline and candidate meet.
     rng
@@ -617,7 +615,6 @@ def simulate_gate(
 
 
 def gate_strengths(drop: float, direct: bool) -> Array:
-    """Compute strengths with the candidate's rating a given drop below the baseline's."""
     one, other = np.triu_indices(len(SIDES), k=1)
     meet = (one != BASELINE) | (other != CANDIDATE) | direct
     spread = float(np.hypot(HISTORY_SD, REPLY_SD))
@@ -632,7 +629,6 @@ def gate_strengths(drop: float, direct: bool) -> Array:
 def _verdicts(
     quality: Array, pairs: list[tuple[int, int]], n_dimensions: int, rng: np.random.Generator
 ) -> pd.DataFrame:
-    """Judge each pair in each dialogue in both orders, and join the two."""
     one, other = np.array(pairs).T
     gap = quality[:, one] - quality[:, other]
     shape = (n_dimensions, *gap.shape)
@@ -671,9 +667,8 @@ def ask_for_votes(
 ) -> pd.DataFrame:
     """Keep about so many of people's votes, over all dialogues and pairs, and all of the judges'.
 
-    After a share `first` of them a second wave asks where differences are still open.
-    ``stands_for`` is one over the chance of having been asked, over the votes there; with two waves
-    their mean.
+    After a share `first` a second wave asks where differences are open. ``stands_for`` is one over
+    the chance of having been asked, over the votes there; with two waves their mean.
     """
     people, judges = (
         verdicts[(verdicts["rater_kind"] == "human") == human] for human in (True, False)
@@ -719,7 +714,7 @@ def ask_for_votes(
 
 
 def _spread(worth: Array, n: float, low: Array, most: Array) -> Array:
-    """Share out n expected votes by worth, each within its bounds."""
+    """Share out n expected votes by worth, within bounds."""
     n, worth = (
         float(np.clip(n, low.sum(), most.sum())),
         worth + 1e-6 * max(float(worth.max()), 1e-6),
@@ -732,7 +727,7 @@ def _spread(worth: Array, n: float, low: Array, most: Array) -> Array:
 
 
 def _worth_of_pairs(estimate: PoweredRatings) -> pd.DataFrame:
-    """Compute how far votes on each pair change the open differences: root of summed squares."""
+    """Compute how far votes on each pair change the open differences."""
     ranks = estimate.ranks()
     low, high, theta = (
         ranks["rank_low"].to_numpy(),
@@ -755,7 +750,7 @@ def compare_designs(
     truth: pd.Series | None = None,
     rng: np.random.Generator,
 ) -> pd.DataFrame:
-    """Ask for half of people's votes in several ways, and tell what each way knows of the ranks.
+    """Ask for half of people's votes in several ways, and compare what each tells of ranks.
 
     Parameters
     ----------
@@ -772,9 +767,9 @@ def compare_designs(
     -------
     pandas.DataFrame
         One row a design, from people alone and with the judge: ``votes`` (share asked for),
-        ``apart`` (pairs told apart), ``range`` (mean ranks in a range), ``width`` (of intervals),
-        ``saving``, ``most_saving``; where the truth is known, ``covered`` (share of strengths),
-        ``false`` (whether a range is wrong), ``error`` (sum of squares).
+        ``apart`` (pairs told apart), ``range`` (mean ranks in it), ``width``, ``saving``,
+        ``most_saving``; if the truth is known, ``covered`` (share), ``false`` (whether a range is
+        wrong), ``error`` (sum of squares).
 
     Examples
     --------

@@ -52,7 +52,7 @@ too."""
 
 
 def simulate_judge(faults: Faults, *, rng: np.random.Generator, n_pairs: int = 280) -> pd.DataFrame:
-    """Draw what a judge with known faults answers about pairs, each in a dialogue of its own."""
+    """Draw a faulty judge's answers about pairs, each in its own dialogue."""
     size = (n_pairs, len(DIMENSIONS))
     common, own = rng.normal(size=(n_pairs, 1)), rng.normal(size=size)
     worth = np.sqrt(CORRELATION) * common + np.sqrt(1.0 - CORRELATION) * own
@@ -173,7 +173,6 @@ def _lay_out(
 def _measure(
     name: str, drawn: pd.DataFrame, faults: Faults, resampling: dict[str, Any]
 ) -> Iterator[tuple[str, float, Any]]:
-    """Compute the measures that one fault changes: in words, expected, and estimated."""
     one = drawn[drawn["dimension"] == DIMENSIONS[0]]
     alone = one[one["protocol"] == "heart-single"]
     if name == "forgets":

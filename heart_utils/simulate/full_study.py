@@ -52,15 +52,12 @@ class Settings:
 def calibrate() -> Settings:
     """Find the settings under which a simulated study shows the shares that HEART published.
 
-    These are shares of wins, ties and agreement (:class:`Margins`); how far models and raters'
-    tastes differ is not published and is assumed.
+    These are of :class:`Margins`; how far models and raters' tastes differ is assumed.
 
     Returns
     -------
     Settings
-        ``human`` (strength of people's replies where models have mean zero), ``dialogue_sd`` (of a
-        reply about its author's strength), both in log-odds; ``ties`` (Davidson's nu);
-        ``discrimination`` of judges, relative to people.
+        ``human`` and ``dialogue_sd`` are in log-odds.
 
     Examples
     --------
@@ -146,7 +143,7 @@ def _models() -> Array:
 
 
 def _margins(settings: Settings) -> Array:
-    """Compute human wins, ties, agreement of people, and with judges, by quadrature."""
+    """Compute human wins, ties and agreements, by quadrature."""
     nodes, weights = normal_nodes(31)
     models = _models()
     against = settings.human - models

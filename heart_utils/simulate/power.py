@@ -79,12 +79,12 @@ class Design:
 
     @property
     def dialogues_a_pair(self) -> float:
-        """In how many dialogues a pair is compared on average."""
+        """In how many dialogues a pair is compared, on average."""
         return self.n_dialogues * self.pairs / self.n_compared
 
     @property
     def n_effective(self) -> float:
-        """Count the equal clusters that carry as much information, as a leaderboard does."""
+        """Count the equal clusters that carry as much information."""
         # What a pair tells of the difference between two responders: 4 where the two meet, 1 where
         # either meets another.
         total, squares = 2.0 * self.n_responders, 2.0 * self.n_responders + 12.0
@@ -110,21 +110,19 @@ def minimum_gap(
 
     A gap is found if the interval of the difference excludes zero. It is
     :math:`c\, r + z_\text{power} \sqrt{1 + c^2 / 2 \nu}` standard errors, with c the critical value
-    on :math:`\nu` degrees of freedom, and r for how much the leaderboard's standard error exceeds
-    that of the estimates. The two lie half a gap above and below the middle, half of the others 0.5
-    above and half 0.5 below.
+    on :math:`\nu` degrees of freedom, and r the leaderboard's standard error over that of the
+    estimates. Half of the others lie 0.5 above the middle of the two and half 0.5 below.
 
     Parameters
     ----------
     design
-        Who judges what, and how much replies and raters vary.
+        Ties follow Davidson's model.
     power
         The probability of finding the gap.
     ci_level
-        The level of the interval.
+        Of the interval.
     n_contrasts
-        How many differences must hold at once (Bonferroni), 1 for one chosen beforehand; by default
-        all pairs of responders.
+        How many must hold at once (Bonferroni), 1 for one chosen beforehand; by default all pairs.
 
     Returns
     -------
@@ -156,12 +154,8 @@ def minimum_gap(
     --------
     >>> from heart_utils.ratings.ratings import POINTS
     >>> paper = Design(n_dialogues=300, n_responders=17, pairs=47, votes=3, n_raters=3)
-    >>> paper.n_verdicts
-    42300
-    >>> round(minimum_gap(paper) * POINTS)  # any pair of the leaderboard
-    50
-    >>> round(minimum_gap(paper, n_contrasts=1) * POINTS)  # one pair, named beforehand
-    32
+    >>> [round(minimum_gap(paper, n_contrasts=n) * POINTS) for n in (None, 1)]
+    [50, 32]
     """
     _check(design, power, ci_level)
     if design.dialogues_a_pair < LEAST_A_PAIR:
@@ -194,27 +188,27 @@ def minimum_gap(
 def critical_value(
     n_responders: int, df: float, *, ci_level: float = 0.95, n_contrasts: int | None = None
 ) -> float:
-    """Compute how many standard errors a difference must exceed to be found on a leaderboard."""
+    """Compute how many standard errors a found difference must exceed."""
     if n_contrasts is None:
         return simultaneous_quantile(n_responders, df + 1.0, ci_level)
     return float(stats.t.isf((1.0 - ci_level) / (2.0 * max(n_contrasts, 1)), df))
 
 
 def normal_nodes(n: int) -> tuple[Array, Array]:
-    """Return nodes and weights that average a function over a standard normal distribution."""
+    """Return nodes and weights of averages over a standard normal."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(n)
     return nodes, weights / weights.sum()
 
 
 def davidson(gap: Array, nu: float) -> tuple[Array, Array, Array]:
-    """Compute how often one ahead by a gap wins, loses and ties (Davidson's model)."""
+    """Compute how often one ahead by a gap wins, loses and ties."""
     up, down = np.exp(gap / 2.0), np.exp(-gap / 2.0)
     total = up + down + nu
     return up / total, down / total, nu / total
 
 
 def expected_share(gap: Array, nu: float) -> tuple[Array, Array]:
-    """Compute the expected share of a verdict for one ahead by a gap, and how often they tie."""
+    """Compute the expected share of a verdict by gap, and ties."""
     wins, _, ties = davidson(gap, nu)
     return wins + ties / 2.0, ties
 
@@ -231,16 +225,15 @@ def plan_study(
     Parameters
     ----------
     designs
-        Numbers of dialogues, responders, pairs, votes and raters, and how much they vary.
+        One row each.
     power, ci_level, n_contrasts
         As in :func:`minimum_gap`.
 
     Returns
     -------
     pandas.DataFrame
-        The designs' own columns and ``n_verdicts``; ``gap``, ``gap_points`` (log-odds, rating
-        points); ``win_probability`` at that gap; ``verdicts``, ``dialogues``, ``raters``: shares of
-        the variance of a difference; ``why`` there is no gap, else empty.
+        Designs with ``n_verdicts``; ``gap`` (log-odds), ``gap_points``; ``win_probability`` there;
+        ``verdicts``, ``dialogues``, ``raters``: shares of the variance; ``why`` there is no gap.
 
     Raises
     ------
@@ -274,7 +267,7 @@ def plan_study(
 
 
 def _excess(design: Design) -> float:
-    """Compute by how much the leaderboard's standard error exceeds that of the estimates."""
+    """Compute how much the leaderboard's standard error exceeds the estimates'."""
     # A jackknife counts a verdict's own leverage once too often, and with raters each of three sums
     # does; of those, the draws
     # from the covariance are corrected as resamples of the fewer clusters are.
@@ -291,14 +284,14 @@ def _excess(design: Design) -> float:
 
 
 def inverse_met(design: Design) -> float:
-    """Compute the mean of one over the number of dialogues of a pair, uneven by chance."""
+    """Compute the mean of one over a pair's number of dialogues."""
     n_dialogues = design.dialogues_a_pair
     uneven = (1.0 - design.pairs / design.n_compared) / n_dialogues
     return (1.0 + uneven + 2.0 * uneven**2 + 6.0 * uneven**3) / n_dialogues
 
 
 def _parts(design: Design, gap: float) -> dict[str, float]:
-    """Compute the variance of a difference of two responders this far apart, by source."""
+    """Compute the variance of a difference at this gap, by source."""
     others = design.n_responders - 2
     shared, inverse = shared_covariances(design), inverse_met(design)
     # The pair itself, which counts twice, and the pairs of either with the others.
@@ -331,7 +324,7 @@ def _parts(design: Design, gap: float) -> dict[str, float]:
 
 
 def shared_covariances(design: Design) -> dict[str, float]:
-    """Compute 16 times the covariance of two verdicts on equals that share replies or a taste."""
+    """Compute 16 times verdicts' covariance by shared replies or taste."""
     reply, taste = design.dialogue_sd**2, design.rater_sd**2
     variance = 2.0 * (reply + taste)
     if variance == 0:

@@ -86,7 +86,7 @@ def simulate_raters(
     rng
         The source of chance.
     load
-        Pairs that one rater judges, give or take one.
+        Pairs a rater, give or take one.
     votes
         Raters of each pair.
     advantage
@@ -172,7 +172,7 @@ def simulate_raters(
 
 
 def _share_out(n_raters: int, n_pairs: int, votes: int, rng: Generator) -> np.ndarray:
-    """Assign each pair to raters who have the fewest so far, at random among equals."""
+    """Assign each pair to raters who have the fewest so far."""
     done = np.zeros(n_raters, dtype=int)
     chosen = []
     for _ in range(n_pairs):
@@ -183,7 +183,7 @@ def _share_out(n_raters: int, n_pairs: int, votes: int, rng: Generator) -> np.nd
 
 
 def histories_table(slices: NDArray[np.object_], n_dialogues: int) -> pd.DataFrame:
-    """Build histories: one a dialogue, then two a dialogue of twins that name each other."""
+    """Build histories: one a dialogue, then twins."""
     number = np.arange(len(slices))
     dialogue = np.where(number < n_dialogues, number, n_dialogues + (number - n_dialogues) // 2)
     other = number + np.where((number - n_dialogues) % 2, -1, 1)
@@ -207,7 +207,6 @@ def histories_table(slices: NDArray[np.object_], n_dialogues: int) -> pd.DataFra
 
 
 def replies_table(histories: pd.DataFrame, names: list[str]) -> pd.DataFrame:
-    """Build one reply for each responder and history."""
     history = histories["history_id"].repeat(len(names)).reset_index(drop=True)
     responder = words(names, np.tile(np.arange(len(names)), len(histories)))
     return _finish(
@@ -223,7 +222,7 @@ def replies_table(histories: pd.DataFrame, names: list[str]) -> pd.DataFrame:
 def pairs_table(
     histories: pd.DataFrame, names: list[str], history: Codes, one: Codes, other: Codes
 ) -> pd.DataFrame:
-    """Build the pairs of each history; names in alphabetical order, a first."""
+    """Build each history's pairs, a first in the alphabet."""
     rows = histories[["history_id", "dialogue_id", "slice"]].take(history).reset_index(drop=True)
     a, b = words(names, one), words(names, other)
     reply_a, reply_b = rows["history_id"] + "-" + a, rows["history_id"] + "-" + b
@@ -235,7 +234,6 @@ def pairs_table(
 def verdicts_table(
     pairs: pd.DataFrame, pair: Codes, a_first: NDArray[np.bool_], **columns: Any
 ) -> pd.DataFrame:
-    """Build one row a verdict from the pair, the order and the answer."""
     rows, order = pairs.take(pair).reset_index(drop=True), np.where(a_first, 0, 1)
     rows["comparison_id"] = rows["pair_id"] + words([":ab", ":ba"], order)
     return _finish(
@@ -249,12 +247,11 @@ def verdicts_table(
 
 
 def words(of: Sequence[str | None], codes: Codes) -> pd.Series:
-    """Return words by their positions."""
     return pd.Series(pd.array(list(of), dtype="str").take(codes))
 
 
 def _finish(table: str, **columns: Any) -> pd.DataFrame:
-    """Order the columns of a table, the ones of which a simulation knows nothing being empty."""
+    """Order the columns of a table; unknown ones are empty."""
     rows = pd.DataFrame({**columns, "simulated": True})
     if "flags" in needed_columns(table):
         rows["flags"] = pd.Series([[] for _ in range(len(rows))], dtype=object)
@@ -346,14 +343,14 @@ def simulate_study(
     rng
         The source of chance.
     strengths
-        Responder -> strength on the first dimension, where ``human...`` is a person; or how many,
-        of whom every fourth is a person.
+        Responder -> strength on the first dimension (``human...`` is a person); or how many, every
+        fourth a person.
     n_dialogues
         Of the slice ``standard``, one history each.
     n_twins
         Further dialogues with two histories each, ``adversarial`` and ``calm_twin``.
     pairs
-        Pairs of replies compared a history, without repetition, or ``"all"``.
+        Pairs compared a history, or ``"all"``.
     orders
         ``"random"`` or ``"both"``.
     panels
@@ -441,7 +438,6 @@ def _name_responders(strengths: Mapping[str, float] | int) -> list[str]:
 
 
 def _correlated(rng: Generator, shape: tuple[int, ...]) -> Array:
-    """Draw standard normals, any two along the first axis correlated alike."""
     common = rng.normal(size=(1, *shape[1:]))
     return np.asarray(
         np.sqrt(CORRELATION) * common + np.sqrt(1.0 - CORRELATION) * rng.normal(size=shape)
@@ -507,7 +503,7 @@ def _judge(
 def _show(
     rng: Generator, n_pairs: int, panel: Panel, orders: str
 ) -> tuple[Codes, Codes, NDArray[np.bool_]]:
-    """Hand each pair to some raters of a panel, none of them twice, in one order or both."""
+    """Hand each pair to some raters, in one order or both."""
     rater = np.argsort(rng.random((n_pairs, panel.n_raters)), axis=1)[:, : panel.votes].ravel()
     pair = np.repeat(np.arange(n_pairs), panel.votes)
     if orders == "both":
@@ -516,7 +512,7 @@ def _show(
 
 
 def _margins(rng: Generator, lean: Array) -> Array:
-    """Draw how strongly the winner's side is preferred, cut to 1..5, given that it won."""
+    """Draw the winner's margin, 1 to 5."""
     floor = expit(-lean)
     luck = floor + (1.0 - floor) * rng.random(len(lean))
     distance = lean + np.log(luck) - np.log1p(-np.minimum(luck, 1.0 - 1e-12))
@@ -577,7 +573,7 @@ def _truth(
     dialogue_sd: float,
     n_twins: int,
 ) -> pd.DataFrame:
-    """Build the table of truth: strengths, and the limits of leaderboards of endless studies."""
+    """Build the table of strengths and their limits."""
     parts = []
     slices = ("standard", *(("adversarial", "calm_twin") if n_twins else ()))
     for kind, (number, dimension), where in product(
@@ -604,7 +600,7 @@ def _truth(
 
 
 def _mean_share(strength: Array, panel: Panel, dialogue_sd: float) -> Array:
-    """Average over dialogues, raters and orders what each responder wins of each other."""
+    """Average over dialogues, raters and orders who wins what."""
     nodes, weights = normal_nodes(61)
     spread = np.sqrt(2.0 * (dialogue_sd**2 + panel.rater_sd**2))
     gap = panel.discrimination * ((strength[:, None] - strength)[..., None] + spread * nodes)
@@ -636,13 +632,13 @@ def simulate_writers(
     rng
         The source of chance.
     writer_sd
-        Standard deviation of writers' strengths, in log-odds.
+        Of writers' strengths, in log-odds.
     n_writers, writers_per_history
-        Number of writers in the pool, and of those who write for each history.
+        Writers in the pool, and those who write for each history.
     n_dialogues
-        Number of histories, one a dialogue.
+        One history each.
     dialogue_sd
-        Standard deviation of replies about their writer's strength, in log-odds.
+        Of replies about their writer's strength, in log-odds.
 
     Returns
     -------
