@@ -231,19 +231,12 @@ def compare_responders(
 
     Examples
     --------
-    >>> verdicts = pd.DataFrame(
-    ...     {
-    ...         "dialogue_id": [f"d{i}" for i in range(40)],
-    ...         "responder_a": "new",
-    ...         "responder_b": "old",
-    ...         "verdict": ["a", "b", "b", "b", "b"] * 8,
-    ...         "dimension": "overall",
-    ...         "state": "valid",
-    ...     }
+    >>> verdicts = pd.DataFrame({"dialogue_id": range(40), "verdict": list("abbbb") * 8})
+    >>> verdicts = verdicts.assign(
+    ...     responder_a="new", responder_b="old", dimension="overall", state="valid"
     ... )
-    >>> gate = compare_responders(
-    ...     verdicts, baseline="old", candidate="new", rng=np.random.default_rng(1)
-    ... )
+    >>> rng = np.random.default_rng(1)
+    >>> gate = compare_responders(verdicts, baseline="old", candidate="new", rng=rng)
     >>> gate.table[["drop", "outcome"]].round(0).values.tolist()  # 400 log10(4) points
     [[241.0, 'failed']]
     """
@@ -292,7 +285,7 @@ def compare_anytime(
         Largest probability that any of `n_releases` equals is stopped, or that one worse by
         `margin` passes.
     n_releases
-        Number of releases over which `alpha` holds.
+        Over which `alpha` holds.
     max_inconsistent
         As in :class:`GateRule`.
     dimensions
@@ -310,15 +303,9 @@ def compare_anytime(
 
     Examples
     --------
-    >>> verdicts = pd.DataFrame(
-    ...     {
-    ...         "dialogue_id": [f"d{i}" for i in range(60)],
-    ...         "responder_a": "new",
-    ...         "responder_b": "old",
-    ...         "verdict": ["a", "b", "b", "b", "b"] * 12,
-    ...         "dimension": "overall",
-    ...         "state": "valid",
-    ...     }
+    >>> verdicts = pd.DataFrame({"dialogue_id": range(60), "verdict": list("abbbb") * 12})
+    >>> verdicts = verdicts.assign(
+    ...     responder_a="new", responder_b="old", dimension="overall", state="valid"
     ... )
     >>> gate = compare_anytime(verdicts, baseline="old", candidate="new")
     >>> gate.table[["outcome", "n_dialogues"]].values.tolist()  # 60 were there
@@ -466,7 +453,6 @@ def comparable_parts(
 
 
 def count_rows(rows: pd.DataFrame) -> dict[str, Any]:
-    """Name a dimension, and count its verdicts and raters (0 where not said)."""
     turned = rows["state"] == "inconsistent"
     entered = turned | (rows["state"] == "valid")
     order = rows["order"] if "order" in rows else pd.Series(None, rows.index, dtype=object)
@@ -523,8 +509,6 @@ def _by_rater(rows: pd.DataFrame) -> Iterable[tuple[str, pd.DataFrame]]:
 
 @dataclass(frozen=True)
 class Answers:
-    """One rater's answers, and how they came about."""
-
     rows: pd.DataFrame
     sides: tuple[str, ...]
     max_inconsistent: float
@@ -570,7 +554,6 @@ class Answers:
         )
 
     def fault(self) -> str:
-        """Say what is missing before this judge is known to read."""
         numbers: dict[str, float] = {
             "n": len(self.rows),
             "n_unknown": int(self.order.isna().sum()),
@@ -640,7 +623,6 @@ def _entered(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _check_alike(verdicts: pd.DataFrame, baseline: str, candidate: str, column: str) -> None:
-    """Refuse sides that differ in what they were judged on, by or under."""
     sides = [set(_of(verdicts, name)[column].fillna("none")) for name in (baseline, candidate)]
     if sides[0] == sides[1]:
         return
@@ -754,7 +736,6 @@ def _say(applies: Mapping[Any, Any], row: Mapping[Any, Any], **numbers: float) -
 
 
 def describe_change(drop: float, low: float, high: float) -> dict[str, str]:
-    """Write a drop and its bounds in words; below zero is a rise."""
     rises = round(drop, 1) < 0
     most = f"{high:.1f} or less"
     if rises:

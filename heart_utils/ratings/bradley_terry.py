@@ -125,7 +125,6 @@ def count_wins(
     levels: tuple[Codes, int] | None = None,
     cells: tuple[Codes, int] | None = None,
 ) -> WinMatrices:
-    """Sum verdicts into a win matrix a cluster or cell."""
     size = len(entries.responders)
     level, n_levels = levels or (np.zeros(len(entries.rows), np.intp), 1)
     cell, n_cells = cells or (entries.cluster, len(entries.clusters))
@@ -444,7 +443,6 @@ def _terms(
 
 
 def prior_terms(theta: Array, prior: Array) -> tuple[Array, Array]:
-    """Compute gradient and negative Hessian of the prior."""
     size = theta.shape[1]
     chance = 1.0 / (1.0 + np.exp(-theta))
     gradient = prior * (1.0 - 2.0 * chance)
@@ -554,7 +552,6 @@ def one_sided_ends(model: BradleyTerry, clusters_met: NDArray[np.int64], ci_leve
 
 
 def draw_strengths(model: BradleyTerry, n_resamples: int, rng: np.random.Generator) -> Array:
-    """Fit the strengths to clusters drawn with replacement."""
     # Somewhat too wide with raters: Owen (2007), https://doi.org/10.1214/07-AOAS122
     groups, cells = model.entries.groups(), None
     codes_of_cells: list[Any] = [slice(None)]
@@ -645,7 +642,6 @@ def effective_clusters(model: BradleyTerry, group: Codes, n_groups: int) -> floa
 def _information_by(
     model: BradleyTerry, group: Codes, n_groups: int
 ) -> Iterator[tuple[slice, Array]]:
-    """Compute the information on strengths in each group."""
     size, slope, (a, b) = len(model.theta), model.slopes, (model.entries.a, model.entries.b)
     chunk = max(1, CHUNK_CELLS // size**2)
     for first in range(0, n_groups, chunk):

@@ -56,8 +56,6 @@ N_DRAWS = 2000
 
 @dataclass(frozen=True, eq=False)
 class RaterModel:
-    """Answers as arrays, and where each parameter stands."""
-
     entries: Entries
     rater: Codes
     side: Array  # 1 if a was shown first, -1 if second, 0 if not known
@@ -133,7 +131,6 @@ class RaterModel:
         return float(likely.sum() + self.priors(estimates)[0])
 
     def priors(self, estimates: Array) -> tuple[float, Array, Array]:
-        """Compute value, gradient and negative Hessian of the priors."""
         size, n = self.size, len(self.anchors)
         games = np.concatenate([self.prior, np.zeros(n), np.full(n, PRIOR), PRIOR * self.ties_used])
         normal = np.repeat([0.0, LOG_GAMMA_SD**-2.0, 0.0], [size, n, 2 * n])
@@ -234,7 +231,6 @@ def scores(model: RaterModel, estimates: Array) -> tuple[Array, Array, Array]:
 
 
 def by_cluster(model: RaterModel, design: Any, residual: Array) -> Array:
-    """Sum what answers add to the gradient, one row a cluster."""
     cells = np.tile(model.entries.cluster, 2), np.arange(len(residual))
     of = sparse.csr_array((residual, cells), shape=(len(model.entries.clusters), len(residual)))
     return np.asarray((of @ design).toarray())
@@ -461,9 +457,8 @@ def pool_strengths(
 ) -> PooledRatings:
     r"""Fit Bradley-Terry strengths that come from one normal distribution.
 
-    Strengths are drawn from :math:`N(0, \tau^2)`; fits for many :math:`\tau` are weighed by how
-    probable the votes are (by Laplace, flat prior: Gelman 2006, https://doi.org/10.1214/06-BA117A).
-    The votes of a cluster count less by the design effect.
+    This is :math:`N(0, \tau^2)`, with a flat prior of :math:`\tau` (Gelman 2006,
+    https://doi.org/10.1214/06-BA117A). The votes of a cluster count less by the design effect.
 
     Parameters
     ----------
@@ -484,15 +479,9 @@ def pool_strengths(
 
     Examples
     --------
-    >>> votes = pd.DataFrame(
-    ...     {
-    ...         "responder_a": "x",
-    ...         "responder_b": "y",
-    ...         "verdict": list("aaabab"),
-    ...         "dialogue_id": list("dddeee"),
-    ...     }
-    ... )
-    >>> bool((pool_strengths(votes).table.eval("plain / strength") > 1).all())
+    >>> votes = pd.DataFrame({"verdict": list("aaabab"), "dialogue_id": list("dddeee")})
+    >>> table = pool_strengths(votes.assign(responder_a="x", responder_b="y")).table
+    >>> bool((table.eval("plain / strength") > 1).all())
     True
     """
     check_level(ci_level)

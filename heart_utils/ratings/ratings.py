@@ -115,7 +115,6 @@ def lay_out(
     settings: Mapping[str, Any],
     estimates: Mapping[str, Any],
 ) -> pd.DataFrame:
-    """Build the ratings table, best responder first."""
     size, n_verdicts = len(entries.responders), entries.n_verdicts()
 
     def count(of: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -189,7 +188,6 @@ def _count_even(weight: Array) -> float:
 
 
 def _common(column: str, entries: Entries) -> str | None:
-    """Return the value that all verdicts share, or that there are several."""
     mixed = None if column == "group" else "all"
     if column not in entries.table:
         return mixed
@@ -211,21 +209,7 @@ def kinds_of(responders: pd.DataFrame, names: pd.Index) -> Any:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Ratings:
-    """Strengths on the log-odds scale, best responder first, and how they were estimated.
-
-    Examples
-    --------
-    >>> duel = pd.DataFrame(
-    ...     {"responder_a": "human", "responder_b": "model", "verdict": ["a"] * 3 + ["b"]}
-    ... )
-    >>> fit_ratings(duel, n_resamples=0)
-    Ratings (overall, bradley-terry): 4 verdicts, no interval
-    Each pair of responders counts the same (weights='pairs'); published ratings count each verdict
-    (weights='verdicts').
-    Rank Written by  Rating Interval  Verdicts
-              human    1595                  4
-              model    1405                  4
-    """
+    """Strengths on the log-odds scale, best responder first, and how they were estimated."""
 
     table: pd.DataFrame  #: the ratings table of :mod:`heart_utils.tables`
     strength: pd.Series  #: responder -> strength; a difference of 1.0 is odds of 2.72 to 1
@@ -404,7 +388,7 @@ def fit_ratings(
     Examples
     --------
     >>> duel = pd.DataFrame(
-    ...     {"responder_a": "human", "responder_b": "model", "verdict": ["a"] * 3 + ["b"]}
+    ...     {"responder_a": "human", "responder_b": "model", "verdict": list("aaab")}
     ... )
     >>> fit_ratings(duel, n_resamples=0).strength.round(3).to_dict()
     {'human': 0.549, 'model': -0.549}
@@ -507,15 +491,9 @@ def fit_boards(
     Examples
     --------
     >>> votes = pd.DataFrame(
-    ...     {
-    ...         "responder_a": "human",
-    ...         "responder_b": "model",
-    ...         "verdict": list("aabb"),
-    ...         "rater": list("xyxx"),
-    ...     }
+    ...     {"responder_a": "x", "responder_b": "y", "verdict": list("aab"), "rater": list("ijj")}
     ... )
-    >>> boards = fit_boards(votes.head(3), by=["rater"], dimension="overall", n_resamples=0)
-    >>> boards["x",].n_verdicts
+    >>> fit_boards(votes, by=["rater"], n_resamples=0)["j",].n_verdicts
     2
     """
     if verdicts.empty:
@@ -580,7 +558,6 @@ def spread_of(
     ci_level: float,
     rng: Rng,
 ) -> tuple[Differences, Columns]:
-    """Compute intervals and ranks as columns of the ratings table."""
     entries, centre = model.entries, centring(model.penalised)
     theta = centre @ model.theta
     size, groups = len(theta), entries.groups()
@@ -674,7 +651,7 @@ class Differences:
         return np.where(bounded[:, None] | bounded, below[:, None] + above, se * quantile)
 
     def ranks(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Compute the ranks that responders may hold, all at once."""
+        """Compute the ranks, all at once."""
         # Stepdown tests of "not better": Mogstad, Romano, Shaikh and Wilhelm (2024),
         # https://doi.org/10.1093/restud/rdad006
         size, bounded = len(self.strength), ~np.isnan(self.ends[0])

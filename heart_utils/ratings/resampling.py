@@ -66,7 +66,6 @@ def estimate_rng(seed: int, name: str) -> np.random.Generator:
 
 
 def as_rng(rng: Rng) -> np.random.Generator:
-    """Return the generator that was given, or one with a fixed seed."""
     return np.random.default_rng(SEED if rng is None else rng)
 
 
@@ -149,13 +148,7 @@ def bootstrap_ci(
     Examples
     --------
     >>> votes = pd.DataFrame({"agree": [1, 0, 1, 1], "n": 1, "dialogue_id": list("ddee")})
-    >>> share = bootstrap_ci(
-    ...     votes,
-    ...     lambda sums: sums["agree"] / sums["n"],
-    ...     cluster="dialogue_id",
-    ...     least=0,
-    ...     most=1,
-    ... )
+    >>> share = bootstrap_ci(votes, lambda sums: sums["agree"] / sums["n"], cluster="dialogue_id")
     >>> share.estimate, share.n_clusters, share.provisional
     (0.75, 2, True)
     """
@@ -326,7 +319,6 @@ def interval_of(
     least: float = -np.inf,
     most: float = np.inf,
 ) -> tuple[float, float]:
-    """Compute the interval of one number, as ``interval_ends``."""
     low, high = interval_ends(
         np.array([estimate]), replicates[:, None], n_clusters, ci_level, least=least, most=most
     )
@@ -340,7 +332,6 @@ def interval_columns(
     n_clusters: ArrayLike,
     ci_level: float,
 ) -> dict[str, Array]:
-    """Build columns with ``_low`` and ``_high``, of name -> range."""
     columns: dict[str, Array] = {}
     for number, (name, (least, most)) in enumerate(ranges.items()):
         value, again = estimate[..., number], replicates[..., number]
@@ -381,7 +372,6 @@ def holm(p: pd.Series, by: list[pd.Series] | None = None) -> pd.Series:
 
 
 def interaction_codes(one: Codes, n_one: int, other: Codes, n_other: int) -> tuple[Codes, int]:
-    """Code the combinations of two factors that occur."""
     key = one * n_other + other
     names = np.flatnonzero(np.bincount(key, minlength=n_one * n_other))
     return np.searchsorted(names, key), len(names)

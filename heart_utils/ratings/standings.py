@@ -249,14 +249,8 @@ def head_to_head(
 
     Examples
     --------
-    >>> votes = pd.DataFrame(
-    ...     {
-    ...         "responder_a": "ann",
-    ...         "responder_b": "bot",
-    ...         "verdict": list("abba"),
-    ...         "dialogue_id": range(4),
-    ...     }
-    ... )
+    >>> votes = pd.DataFrame({"verdict": list("abba"), "dialogue_id": range(4)})
+    >>> votes = votes.assign(responder_a="ann", responder_b="bot")
     >>> who = pd.DataFrame({"responder": ["ann", "bot"], "responder_kind": ["human", "model"]})
     >>> head_to_head(votes, who, n_resamples=50)["share"].head(2).tolist()
     [0.5, 0.5]
@@ -468,7 +462,6 @@ def twin_contrasts(
 
 
 def _cells(adversarial: NDArray[Any], calm: NDArray[Any]) -> Array:
-    """Weigh each dialogue's adversarial history, then its calm one."""
     return np.stack([adversarial, calm], axis=2).reshape(len(adversarial), -1).astype(float)
 
 
@@ -481,7 +474,6 @@ def _flips(n_clusters: int, rng: np.random.Generator) -> NDArray[np.bool_]:
 def _weights(
     contrasts: Mapping[str, tuple[Sequence[str], Sequence[str]]], names: pd.Index
 ) -> Array:
-    """Build the contrasts' matrix: mean of one side minus mean of the other."""
     rows = np.zeros((len(contrasts), len(names)))
     for row, (name, (one, other)) in zip(rows, contrasts.items(), strict=True):
         if not len(one) or not len(other) or set(one) & set(other):

@@ -247,14 +247,9 @@ def won_by_a(verdicts: pd.DataFrame) -> pd.Series:
 
     Examples
     --------
-    >>> verdicts = pd.DataFrame(
-    ...     {
-    ...         "verdict": ["a", "tie", None, None],
-    ...         "state": ["valid", "valid", "inconsistent", "refused"],
-    ...     }
-    ... )
-    >>> won_by_a(verdicts).tolist()
-    [1.0, 0.5, 0.5, nan]
+    >>> votes = {"verdict": ["a", None, None], "state": ["valid", "inconsistent", "refused"]}
+    >>> won_by_a(pd.DataFrame(votes)).tolist()
+    [1.0, 0.5, nan]
     """
     rows, shares = np.arange(len(verdicts)), np.full(len(verdicts), np.nan)
     state = _states(verdicts, rows)
@@ -280,12 +275,10 @@ def unit_values(votes: Votes, column: str | pd.Series) -> pd.Series:
 
 
 def people_only(table: pd.DataFrame) -> pd.DataFrame:
-    """Keep the answers of people, of whom there must be some."""
     return table[rater_group(np.arange(len(table)), table, "human")]
 
 
 def rater_group(rows: Codes, table: pd.DataFrame, who: str) -> NDArray[np.bool_]:
-    """Select the rows of a rater group or one rater, or raise if there are none."""
     column = "rater_kind" if who in RATER_KINDS else "rater"
     if column not in table:
         raise AgreementError(f"The table has no column {column}, so nobody is known to be {who}.")
@@ -344,7 +337,7 @@ def name_codes(
 
 
 def refuse(wrong: NDArray[np.bool_], rows: Codes, values: pd.Series, rule: str) -> None:
-    """Raise if any row is wrong, showing the first by the table's index."""
+    """Raise if any row is wrong."""
     if not wrong.any():
         return
     bad = values.iloc[rows[wrong]]
@@ -371,7 +364,6 @@ def need(table: pd.DataFrame, columns: Sequence[str], advice: str = "") -> pd.Da
 
 
 def need_cluster(table: pd.DataFrame, *columns: str | None) -> None:
-    """Refuse a table without clusters, and say what else may stand for them."""
     if several := [column for column in columns if not isinstance(column, str | None)]:
         raise VerdictsError(
             f"cluster is {several[0]!r}; expected the name of one column, such as 'dialogue_id'."
@@ -437,7 +429,6 @@ def _said(
 
 
 def _states(table: pd.DataFrame, rows: Codes) -> Codes:
-    """Read what became of each answer; by default valid."""
     if "state" not in table:
         return np.full(len(rows), VALID)
     return word_codes(table, "state", rows, STATE_NAMES)
@@ -596,15 +587,9 @@ def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> both = pd.DataFrame(
-    ...     {
-    ...         "pair_id": ["p", "p", "q", "q"],
-    ...         "rater": "judge",
-    ...         "order": ["ab", "ba"] * 2,
-    ...         "verdict": ["a", "b", "a", "a"],
-    ...     }
-    ... )
-    >>> combine_orders(both)[["pair_id", "state", "verdict"]].values.tolist()
+    >>> both = pd.DataFrame({"pair_id": list("ppqq"), "rater": "judge", "order": ["ab", "ba"] * 2})
+    >>> joined = combine_orders(both.assign(verdict=list("abaa")))
+    >>> joined[["pair_id", "state", "verdict"]].values.tolist()
     [['p', 'inconsistent', nan], ['q', 'valid', 'a']]
     """
     columns = (
@@ -728,7 +713,6 @@ def _find_pairs(
 def _join(
     ab: tuple[pd.DataFrame, Codes, Array], ba: tuple[pd.DataFrame, Codes, Array]
 ) -> pd.DataFrame:
-    """Make one row of each two, given states and what a wins."""
     (one, state, word), (two, other_state, other_word) = ab, ba
     valid, other_valid = state == VALID, other_state == VALID
     both, some = valid & other_valid, valid | other_valid

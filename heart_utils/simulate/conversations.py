@@ -142,7 +142,6 @@ def plan_conversations(
 
 
 def _gap_ends(possible: list[tuple[float, float]]) -> tuple[float, float]:
-    """Compute the smallest gap at two quantiles of possible errors."""
     if not possible or not np.isfinite(possible[0][1]):
         return float("nan"), float("nan")
     error, df = np.array(possible).T

@@ -83,14 +83,10 @@ def simulate_coverage(
     --------
     >>> from heart_utils.simulate.power import Design
     >>> design = Design(n_dialogues=40, n_responders=4, pairs=6, votes=3, n_raters=25)
-    >>> found = simulate_coverage(
-    ...     design, rng=np.random.default_rng(1), n_studies=20, n_resamples=50
-    ... ).set_index("interval")
-    >>> bool(
-    ...     found.loc["released formula", "coverage"]
-    ...     < found.loc["dialogues and raters", "coverage"].min()
-    ... )
-    True
+    >>> rng = np.random.default_rng(1)
+    >>> found = simulate_coverage(design, rng=rng, n_studies=20, n_resamples=50)
+    >>> found.groupby("interval")["coverage"].mean().idxmin()
+    'released formula'
     """
     if design.tie_share:
         raise ValueError(
@@ -111,7 +107,6 @@ def simulate_coverage(
 def _one_study(
     design: Design, rng: np.random.Generator, n_resamples: int, ci_level: float
 ) -> list[tuple[str, str, str, float, float]]:
-    """Return coverage and mean width of a drawn study's intervals."""
     size, n_dialogues, fewest = (
         design.n_responders,
         design.n_dialogues,
@@ -179,7 +174,6 @@ def _one_study(
 def draw_study(
     design: Design, rng: np.random.Generator, theta: Array, tastes: Array, pairs: Pairs
 ) -> Entries:
-    """Draw verdicts on some or all pairs of each dialogue."""
     size, n_dialogues, votes = design.n_responders, design.n_dialogues, design.votes
     pair = np.tile(np.arange(len(pairs[0])), (n_dialogues, 1))
     if design.pairs < pair.shape[1]:
@@ -400,9 +394,8 @@ def check_saving(
     >>> votes = simulate_study(
     ...     rng=np.random.default_rng(1), strengths=3, n_dialogues=60, pairs="all"
     ... ).verdicts
-    >>> check_saving(votes, n_labelled=[10], rng=np.random.default_rng(1), n_draws=3)[
-    ...     "n_pool"
-    ... ].tolist()
+    >>> saving = check_saving(votes, n_labelled=[10], rng=np.random.default_rng(1), n_draws=3)
+    >>> saving["n_pool"].tolist()
     [40]
     """
     dialogues = np.array(sorted(verdicts["dialogue_id"].unique()), dtype=object)
@@ -487,13 +480,10 @@ def check_coverage(
 
     Examples
     --------
-    >>> found = check_coverage(
-    ...     {"human": 0.5, "x": 0.0, "y": -0.5},
-    ...     n_labelled=[20],
-    ...     rng=np.random.default_rng(1),
-    ...     n_studies=4,
-    ... )
-    >>> found.columns.tolist()
+    >>> strengths = {"human": 0.5, "x": 0.0, "y": -0.5}
+    >>> check_coverage(
+    ...     strengths, n_labelled=[20], rng=np.random.default_rng(1), n_studies=4
+    ... ).columns.tolist()
     ['n_labelled', 'powered mean', 'powered sem', 'people mean', 'people sem']
     """
     pool = simulate_study(
@@ -727,7 +717,6 @@ def _spread(worth: Array, n: float, low: Array, most: Array) -> Array:
 
 
 def _worth_of_pairs(estimate: PoweredRatings) -> pd.DataFrame:
-    """Compute how far votes on each pair change the open differences."""
     ranks = estimate.ranks()
     low, high, theta = (
         ranks["rank_low"].to_numpy(),

@@ -52,7 +52,6 @@ too."""
 
 
 def simulate_judge(faults: Faults, *, rng: np.random.Generator, n_pairs: int = 280) -> pd.DataFrame:
-    """Draw a faulty judge's answers about pairs, each in its own dialogue."""
     size = (n_pairs, len(DIMENSIONS))
     common, own = rng.normal(size=(n_pairs, 1)), rng.normal(size=size)
     worth = np.sqrt(CORRELATION) * common + np.sqrt(1.0 - CORRELATION) * own
@@ -113,10 +112,8 @@ def recover_faults(
 
     Examples
     --------
-    >>> found = recover_faults(rng=np.random.default_rng(1), n_pairs=40, n_resamples=20).set_index(
-    ...     "fault"
-    ... )
-    >>> round(float(found.loc["forgets", "planted"]), 2)  # the same answer to the same question
+    >>> found = recover_faults(rng=np.random.default_rng(1), n_pairs=40, n_resamples=20)
+    >>> found.set_index("fault")["planted"].round(2)["forgets"].item()  # the same answer again
     0.82
     """
     resampling = {"rng": rng, "n_resamples": n_resamples, "ci_level": ci_level}

@@ -143,7 +143,6 @@ def _models() -> Array:
 
 
 def _margins(settings: Settings) -> Array:
-    """Compute human wins, ties and agreements, by quadrature."""
     nodes, weights = normal_nodes(31)
     models = _models()
     against = settings.human - models

@@ -183,7 +183,6 @@ def _share_out(n_raters: int, n_pairs: int, votes: int, rng: Generator) -> np.nd
 
 
 def histories_table(slices: NDArray[np.object_], n_dialogues: int) -> pd.DataFrame:
-    """Build histories: one a dialogue, then twins."""
     number = np.arange(len(slices))
     dialogue = np.where(number < n_dialogues, number, n_dialogues + (number - n_dialogues) // 2)
     other = number + np.where((number - n_dialogues) % 2, -1, 1)
@@ -222,7 +221,6 @@ def replies_table(histories: pd.DataFrame, names: list[str]) -> pd.DataFrame:
 def pairs_table(
     histories: pd.DataFrame, names: list[str], history: Codes, one: Codes, other: Codes
 ) -> pd.DataFrame:
-    """Build each history's pairs, a first in the alphabet."""
     rows = histories[["history_id", "dialogue_id", "slice"]].take(history).reset_index(drop=True)
     a, b = words(names, one), words(names, other)
     reply_a, reply_b = rows["history_id"] + "-" + a, rows["history_id"] + "-" + b
@@ -251,7 +249,6 @@ def words(of: Sequence[str | None], codes: Codes) -> pd.Series:
 
 
 def _finish(table: str, **columns: Any) -> pd.DataFrame:
-    """Order the columns of a table; unknown ones are empty."""
     rows = pd.DataFrame({**columns, "simulated": True})
     if "flags" in needed_columns(table):
         rows["flags"] = pd.Series([[] for _ in range(len(rows))], dtype=object)
@@ -573,7 +570,6 @@ def _truth(
     dialogue_sd: float,
     n_twins: int,
 ) -> pd.DataFrame:
-    """Build the table of strengths and their limits."""
     parts = []
     slices = ("standard", *(("adversarial", "calm_twin") if n_twins else ()))
     for kind, (number, dimension), where in product(
@@ -600,7 +596,6 @@ def _truth(
 
 
 def _mean_share(strength: Array, panel: Panel, dialogue_sd: float) -> Array:
-    """Average over dialogues, raters and orders who wins what."""
     nodes, weights = normal_nodes(61)
     spread = np.sqrt(2.0 * (dialogue_sd**2 + panel.rater_sd**2))
     gap = panel.discrimination * ((strength[:, None] - strength)[..., None] + spread * nodes)
