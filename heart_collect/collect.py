@@ -140,7 +140,7 @@ def _show_warning(
 
 
 def command(arguments: Sequence[str] | None = None) -> int:
-    """Collect as a program, which a service manager may stop."""
+    """Collect as a program that a service manager may stop."""
     for word in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         if signal.getsignal(word) == signal.SIG_DFL:  # not under nohup
             signal.signal(word, signal.default_int_handler)

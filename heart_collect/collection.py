@@ -1,4 +1,4 @@
-"""A recipe at work on its run and its ledger, and what a terminal is told of it."""
+"""A recipe at work on its run and ledger, and what a terminal is told."""
 
 from __future__ import annotations
 
@@ -76,10 +76,9 @@ COMMONEST = 5  #: So many causes of failure are told, the commonest first.
 
 
 class Rewrites(Judging):
-    """Histories told again so that the seeker resists: replies whose text is a conversation."""
+    """Histories told again so that the seeker resists: replies that are conversations."""
 
     def plan(self, tables: Tables, ledger: Ledger) -> pd.DataFrame:
-        """Count the calls of each rewriter."""
         return plan_replies(rewrite_questions(tables.histories, self.recipe.rewriters), ledger)
 
     def run(
@@ -90,7 +89,6 @@ class Rewrites(Judging):
         max_concurrency: int | None = None,
         **asking: Unpack[Asking],
     ) -> pd.DataFrame:
-        """Let each rewriter rewrite each standard history, and check what comes."""
         return collect_rewrites(
             tables.histories,
             self.recipe.rewriters,
@@ -101,15 +99,14 @@ class Rewrites(Judging):
 
 
 def rewriting_step(recipe: Recipe) -> Rewrites:
-    """Return the step that has histories rewritten."""
     return Rewrites(recipe, "rewrites", "replies", bool(recipe.rewriters), by="responder")
 
 
 @dataclass
 class Collection:
-    """A recipe, the run that it fills, and the ledger through which models are asked.
+    """A recipe, its run, and the ledger through which models are asked.
 
-    ``answer()``, ``pair()`` and ``judge()`` come in this order; ``tables`` holds what they made.
+    Call ``answer()``, ``pair()`` and ``judge()`` in this order; ``tables`` holds what they made.
     """
 
     recipe: Recipe
@@ -123,7 +120,6 @@ class Collection:
 
     @cached_property
     def histories(self) -> pd.DataFrame:
-        """What is answered."""
         return self.recipe.choose_histories()
 
     @cached_property
@@ -133,17 +129,17 @@ class Collection:
 
     @cached_property
     def judging(self) -> list[Judging]:
-        """The steps that follow, in their order."""
+        """The steps that follow, in order."""
         return [*judging_steps(self.recipe).values(), rewriting_step(self.recipe)]
 
     def at_once(self, step: str) -> int | None:
-        """Return how many calls of a step may be in flight; None: no limit."""
+        """Return how many calls may be in flight; None: no limit."""
         return self.reply_concurrency if step == Replies.name else self.recipe.max_concurrency
 
     def plan(self) -> pd.DataFrame:
-        """Count the calls of each step and model, those to make (``n``), and their cost.
+        """Count each step's and model's calls, those to make (``n``), and their cost.
 
-        Replies that are not there yet have 40 words; for ``at_most_usd``, as many as fit.
+        Missing replies count 40 words; for ``at_most_usd``, as many as fit.
         """
         drafts = self.replies.made(self.histories, self.ledger, mode="dry")["replies"]
         replies = add_people(self.run, drafts, self.histories)
@@ -170,7 +166,7 @@ class Collection:
         return plan if "step" in plan else plan.assign(step=step.name)
 
     def answer(self, **asking: Unpack[Asking]) -> pd.DataFrame:
-        """Have the histories answered, and give all replies; what people wrote comes last."""
+        """Have the histories answered, and give all replies, people's last."""
         made = self.replies.made(
             self.histories, self.ledger, max_concurrency=self.reply_concurrency, **asking
         )
@@ -185,16 +181,16 @@ class Collection:
         return self.subjects.replies
 
     def pair(self) -> None:
-        """Pair the replies, and write into the run what there is before anything is judged."""
+        """Pair the replies, and write into the run what precedes judging."""
         comparisons = self.recipe.pair(self.subjects.replies)
         self.subjects = replace(self.subjects, comparisons=comparisons)
         self.tables["comparisons"] = comparisons
         self._keep(*self.tables)
 
     def judge(self, **asking: Unpack[Asking]) -> Iterator[tuple[Judging, pd.DataFrame]]:
-        """Ask the questions of each further step, and yield its table.
+        """Ask each further step, and yield its table.
 
-        Where the budget ends, what is free goes on, and the error is raised at the end.
+        Where the budget ends, what is free goes on; the error comes at the end.
         """
         short: BudgetError | None = None
         for step in self.judging:
@@ -217,7 +213,7 @@ class Collection:
             raise short
 
     def requests(self) -> list[Request]:
-        """List the requests to judges and coders, without repairs."""
+        """List requests to judges and coders, without repairs."""
         questions = [
             question
             for step in self.judging
@@ -230,13 +226,12 @@ class Collection:
         return requests
 
     def n_failed(self) -> int:
-        """Count the rows that are errors."""
         answers = [self.subjects.replies]
         answers += [self.tables[step.name] for step in self.judging if step.name in self.tables]
         return sum(int((table["state"] == "error").sum()) for table in answers)
 
     def _note_judges(self) -> None:
-        """Note in the manifest what each judge is, and in which form it is asked."""
+        """Note in the manifest what each judge is, and its form of question."""
         models = (*self.recipe.judges, *self.recipe.coders)
         in_json = [model for model in models if model.answer_format == "json"]
         by_protocol = {name: load_protocol(name) for name in self.recipe.protocols}
@@ -266,7 +261,7 @@ class Collection:
                 self.run.record(tables={name: about})
 
     def _origin_of(self, name: str) -> str | dict[str, int]:
-        """Say where the words of a table come from; of replies, how many from where."""
+        """Say where a table's words come from; of replies, how many."""
         if name in ("responders", "comparisons"):  # names and kinds, no one's words
             return "drafted"
         if name == "histories":
@@ -288,7 +283,7 @@ class Collection:
 
 
 def work(options: argparse.Namespace) -> int:
-    """Collect a run, or look after its ledger, as the options say; return the exit code."""
+    """Collect a run, or look after its ledger; return the exit code."""
     allow_hosts(options.allow_host)
     recipe = read_recipe(options.run)
     run = open_run(recipe.run)
@@ -305,7 +300,7 @@ def work(options: argparse.Namespace) -> int:
 
 
 def _look_after(collection: Collection, options: argparse.Namespace) -> int:
-    """Do what one of :data:`ERRANDS` says, without asking anything."""
+    """Do one of :data:`ERRANDS`, without asking anything."""
     ledger = collection.ledger
     if options.check:
         return _check(collection)
@@ -458,7 +453,7 @@ def _tell_end(collection: Collection, options: argparse.Namespace, seconds: floa
 
 
 def _batch(collection: Collection, budget_usd: float | None) -> int:
-    """Collect the batches that ended, and submit what is missing."""
+    """Collect batches that ended, and submit what is missing."""
     requests = collection.requests()
     able = [request for request in requests if can_batch(request.model)]
     calls = ask_in_batches(able, ledger=collection.ledger, budget_usd=budget_usd)
@@ -530,7 +525,7 @@ def _describe(plan: pd.DataFrame, ledger: Ledger) -> str:
 
 
 def _describe_time(plan: pd.DataFrame, collection: Collection) -> str:
-    """Bound the time of a plan: steps in sequence, the models of a step in parallel."""
+    """Bound a plan's time: steps in sequence, a step's models in parallel."""
     models = {model.name: model for model in collection.recipe.models}
     seconds = {
         name: collection.ledger.quick_and_slow(models[name]) for name in plan["model"].unique()
@@ -579,7 +574,6 @@ def _tell_states(
 
 
 def _used(collection: Collection) -> pd.DataFrame:
-    """Read how the calls that this run looked up ended."""
     names: dict[str, dict[str, None]] = {}
     for model in collection.recipe.models:
         names.setdefault(model.identity_digest, {})[model.name] = None
@@ -613,7 +607,6 @@ def _kept_without_words(replies: pd.DataFrame, ledger: Ledger) -> list[str]:
 
 
 def _by_model(used: pd.DataFrame) -> str:
-    """Write a table of what this run's calls took, whenever they were made."""
     if used.empty:
         return "No call of this run is recorded."
     ends = {"refused": used["status"] == "refused", "failed": used["status"] == "error"}

@@ -1,7 +1,7 @@
 """Who may come in to a study, and how somebody comes back.
 
-A signed link lets a browser in once; another browser needs the code. Copied beside Potato, the
-file imports the standard library, itsdangerous and Jinja alone.
+A signed link lets a browser in once; another needs the code. Copied beside Potato, the file
+imports the standard library, itsdangerous and Jinja alone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ there."""
 
 @dataclass(frozen=True)
 class Step:
-    """What becomes of somebody at the door: a page to show, and the cookie that it sets."""
+    """A page to show somebody at the door, and the cookie that it sets."""
 
     page: str
     person: str = ""
@@ -39,14 +39,14 @@ class Step:
 
 
 class Taken(Protocol):
-    """Those who have a place: by ``same_name``, the name and the browser that has it."""
+    """Who has a place: by ``same_name``, the name and its browser."""
 
     def get(self, name: str, /) -> tuple[str, str] | None:
         """Look up who has a place under a name."""
 
 
 class Door:
-    """The door of one study, with the secret that signs its links and cookies."""
+    """The door of a study; its secret signs links and cookies."""
 
     def __init__(self, secret: str, arrival: str, taken: Taken) -> None:
         from itsdangerous import BadData, Signer, URLSafeSerializer
@@ -60,18 +60,17 @@ class Door:
         )
 
     def link(self, place: str = "all") -> str:
-        """Return the path of a signed link: for all, or for one place."""
         end = f"&{self.parameter}=" if self.parameter else ""
         return f"/arrive?key={self._links.sign(place).decode()}{end}"
 
     def code(self, person: str) -> str:
-        """Return the code with which somebody comes back from another browser."""
+        """Return what lets somebody come back from another browser."""
         digest = hmac.digest(self._secret.encode(), f"code {person}".encode(), "sha256")
         word = base64.b32encode(digest).decode()
         return f"{word[:4]}-{word[4:8]}-{word[8:12]}"
 
     def whose(self, cookie: str) -> tuple[str, str] | None:
-        """Read a cookie: name and browser; None where it is not ours or another browser's."""
+        """Read a cookie's name and browser; None if forged or another browser's."""
         try:
             person, browser = self._cookies.loads(cookie)
         except self._foreign:
@@ -80,7 +79,7 @@ class Door:
         return (person, browser) if known in (None, (person, browser)) else None
 
     def knock(self, sent: Mapping[str, str], cookie: str) -> Step:
-        """Decide on somebody who follows a link, or answers a page of the door."""
+        """Decide on who follows a link or answers a page of the door."""
         try:
             place = self._links.unsign(sent.get("key", "")).decode()
         except self._foreign:
@@ -111,7 +110,6 @@ class Door:
         return Step("enter", person, str(self._cookies.dumps([person, browser])))
 
     def page(self, step: Step, sent: Mapping[str, str], folder: Path) -> str:
-        """Fill in a page of the door."""
         from markupsafe import Markup
 
         stop = (folder / "pages" / "stop.html").read_text(encoding="utf-8")
@@ -127,7 +125,6 @@ class Door:
 
 
 def load_template(name: str, *folders: Path) -> Any:
-    """Load the template of pages from the first folder that has it."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     pages = Environment(
@@ -137,11 +134,11 @@ def load_template(name: str, *folders: Path) -> Any:
 
 
 def same_name(person: str) -> str:
-    """Return a name as it is compared: capitals and blanks tell nobody apart."""
+    """Return a name without what tells nobody apart: capitals and blanks."""
     return person.strip().casefold()
 
 
 def is_foreign(headers: Mapping[str, Any], host: str) -> bool:
-    """Check whether a page of another site has sent a form."""
+    """Check whether another site's page sent a form."""
     origin = headers.get("Origin")
     return origin is not None and urlsplit(str(origin)).netloc != host

@@ -26,7 +26,7 @@ NEEDED = ("comparison_id", "pair_id", "history_id", "responder_a", "responder_b"
 
 
 class StudyError(ValueError):
-    """A study with people cannot be shared out, written, started or read as asked."""
+    """A study cannot be shared out, written, started or read as asked."""
 
 
 def choose_pairs(
@@ -36,17 +36,17 @@ def choose_pairs(
 
     Parameters
     ----------
-    comparisons : pandas.DataFrame
+    comparisons
         With ``pair_id``, ``history_id``, ``responder_a`` and ``responder_b``.
     pairs_per_history
-        Pairs to keep of each history, at most.
+        Most pairs to keep of a history.
     rng
-        Orders the histories, and breaks ties.
+        Orders histories, and breaks ties.
 
     Returns
     -------
     pandas.DataFrame
-        The rows of the pairs that are kept.
+        The rows that are kept.
 
     Raises
     ------
@@ -111,19 +111,19 @@ def assign_raters(
     comparisons
         Both orders of each pair (``pair_replies(..., orders="both")``).
     raters_per_pair
-        How many rate each pair, or a mapping from ``pair_id``.
+        How many, or a mapping from ``pair_id``.
     load
-        The most comparisons that one rater makes.
+        Most comparisons of a rater.
     n_checks
         Attention checks of a seat besides, never first.
     rng
-        The source of chance.
+        Source of chance.
 
     Returns
     -------
     pandas.DataFrame
         One row per page: ``seat``, ``position`` (from 1), ``task`` (``rate`` or ``check``), the
-        comparison's columns, and the number of the ``check``.
+        comparison's columns, and ``check``, its number.
 
     Raises
     ------
@@ -133,11 +133,10 @@ def assign_raters(
     Examples
     --------
     >>> both = {"comparison_id": ["c", "d"], "pair_id": "p", "history_id": "h"}
-    >>> both = both | {"responder_a": "x", "responder_b": "y", "order": ["ab", "ba"]}
+    >>> both |= {"responder_a": "x", "responder_b": "y", "order": ["ab", "ba"]}
     >>> rng = np.random.default_rng(1)
-    >>> seats = assign_raters(pd.DataFrame(both), raters_per_pair=2, load=5, rng=rng)
-    >>> seats[["seat", "order"]].to_numpy().tolist()
-    [['seat-001', 'ab'], ['seat-002', 'ba']]
+    >>> assign_raters(pd.DataFrame(both), raters_per_pair=2, load=5, rng=rng)["order"].tolist()
+    ['ab', 'ba']
     """
     pairs, votes = _pairs_and_votes(comparisons, raters_per_pair, load)
     if not 0 <= n_checks <= load:
@@ -165,18 +164,18 @@ def check_balance(assignment: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    assignment : pandas.DataFrame
-        As :func:`assign_raters` makes it.
+    assignment
+        From :func:`assign_raters`.
 
     Returns
     -------
     pandas.DataFrame
-        One row per measure: ``measure``, ``least``, ``most``, ``allowed`` (in words) and ``holds``.
+        One row per ``measure``, with ``least``, ``most``, ``allowed`` (in words) and ``holds``.
 
     Examples
     --------
     >>> shown = {"seat": ["s1", "s2"], "task": "rate", "pair_id": "p1", "history_id": "h1"}
-    >>> shown = shown | {"responder_a": "x", "responder_b": "y", "order": ["ab", "ba"]}
+    >>> shown |= {"responder_a": "x", "responder_b": "y", "order": ["ab", "ba"]}
     >>> bool(check_balance(pd.DataFrame(shown))["holds"].all())
     True
     """
@@ -221,18 +220,18 @@ def assign_writers(
     n_writers: int = 12,
     rng: np.random.Generator,
 ) -> pd.DataFrame:
-    """Share histories out among the people who write replies, so that writers overlap evenly.
+    """Share histories out among people who write replies, so that writers overlap evenly.
 
     Parameters
     ----------
-    histories : pandas.DataFrame
-        With a column ``history_id``.
+    histories
+        With ``history_id``.
     writers_per_history
         Writers of each history.
     n_writers
         Size of the pool.
     rng
-        The source of chance.
+        Source of chance.
 
     Returns
     -------
@@ -248,8 +247,8 @@ def assign_writers(
     --------
     >>> four = pd.DataFrame({"history_id": ["h1", "h2", "h3", "h4"]})
     >>> seats = assign_writers(four, n_writers=6, rng=np.random.default_rng(1))
-    >>> seats.groupby("seat").size().tolist()
-    [2, 2, 2, 2, 2, 2]
+    >>> set(seats.groupby("seat").size())
+    {2}
     """
     _check_columns(histories, ("history_id",))
     if not 1 <= writers_per_history <= n_writers:
@@ -274,7 +273,7 @@ def assign_writers(
 def assign_conversations(
     histories: pd.DataFrame, *, writers_per_history: int, n_writers: int, rng: np.random.Generator
 ) -> pd.DataFrame:
-    """Share starts out among people, each with each seeker; nobody meets a start twice."""
+    """Share starts out, each with each seeker; nobody meets a start twice."""
     seekers = [str(seeker) for seeker in histories["seeker"].unique()]
     starts = histories.drop_duplicates("start_id").assign(history_id=lambda rows: rows["start_id"])
     shared = assign_writers(
@@ -312,19 +311,19 @@ def study_cost(
     Parameters
     ----------
     n_pairs
-        Number of pairs of replies.
+        Pairs of replies.
     raters_per_pair
-        How many people rate each pair; one row a number.
+        Raters of each pair; one row a number.
     load
-        Comparisons that one rater makes.
+        Comparisons of one rater.
     seconds_each
         Seconds on one comparison, from a pilot.
     minutes_around
         Minutes of consent, instructions, practice and debrief.
     pay_per_hour
-        Pay of a rater, in any currency.
+        In any currency.
     fee_share
-        What a platform adds to the pay, as a share of it.
+        What a platform adds, as a share of the pay.
 
     Returns
     -------
@@ -336,14 +335,14 @@ def study_cost(
     --------
     >>> costs = study_cost(
     ...     2800,
-    ...     raters_per_pair=[3, 15],
+    ...     raters_per_pair=[15],
     ...     load=35,
     ...     seconds_each=60,
     ...     minutes_around=10,
     ...     pay_per_hour=12,
     ... )
     >>> costs[["raters", "hours"]].values.tolist()
-    [[240.0, 180.0], [1200.0, 900.0]]
+    [[1200.0, 900.0]]
     """
     table = pd.DataFrame({"raters_per_pair": raters_per_pair})
     table["verdicts"] = n_pairs * table["raters_per_pair"]
@@ -362,16 +361,16 @@ def add_people(run: Run, replies: pd.DataFrame, histories: pd.DataFrame) -> pd.D
     Parameters
     ----------
     run
-        The run whose imported replies take part; each study is a part of ``replies``.
+        Its imported replies take part; each study is a part of ``replies``.
     replies
-        The replies of the run's recipe.
+        The recipe's replies.
     histories
-        The histories of the run's recipe.
+        The recipe's histories.
 
     Returns
     -------
     pandas.DataFrame
-        The table of replies, people's last.
+        The replies, people's last.
 
     Raises
     ------
@@ -447,7 +446,7 @@ def _count_seats(votes: np.ndarray, load: int) -> int:
 
 
 def _most_visits(load: int, n_histories: int) -> int:
-    """Compute how often a rater may meet a history: once more than if spread over all."""
+    """Allow a rater one meeting with a history more than if spread over all."""
     return -(-load // n_histories) + 1
 
 
@@ -459,7 +458,7 @@ def _fill_seats(
     *,
     meetings: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Assign each pair as many seats as it has votes, the emptiest first, then the newest."""
+    """Assign each pair its seats: the emptiest first, then the newest."""
     filled, together = np.zeros(n_seats, dtype=int), np.zeros((n_seats, n_seats))
     visits_of: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(n_seats, dtype=int))
     pairs: list[int] = []
@@ -483,7 +482,7 @@ def _fill_seats(
 def _part_crowds(
     pair: np.ndarray, seat: np.ndarray, history: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Share two seats out anew where one of them meets a history too often."""
+    """Share two seats out anew where one meets a history too often."""
     seat = seat.copy()
     number = np.unique(history, return_inverse=True)[1]
     visits = np.zeros((number.max() + 1, seat.max() + 1), dtype=int)
@@ -511,7 +510,7 @@ def _part_crowds(
 def _split_in_two(
     pair: np.ndarray, seat: np.ndarray, pairs: pd.DataFrame, rng: np.random.Generator
 ) -> np.ndarray:
-    """Choose for each rating whether the responder first in the alphabet is shown first."""
+    """Choose for each rating whether the alphabet's first responder is shown first."""
     names = pairs[["responder_a", "responder_b"]].to_numpy(dtype=str)
     duel = [tuple(sorted(names[number])) for number in pair]
     # Euler splitting: two linked ratings show opposite sides. Each rating has at most one link by
@@ -534,7 +533,7 @@ def _split_in_two(
 
 
 def _link(ratings: np.ndarray, group: object) -> tuple[dict[int, int], list[int]]:
-    """Link ratings of one group two by two; return the links both ways, and who is left."""
+    """Link a group's ratings by two; return the links both ways, and who is left."""
     waiting: dict[object, int] = {}
     links: dict[int, int] = {}
     for rating in ratings.tolist():
@@ -548,7 +547,7 @@ def _link(ratings: np.ndarray, group: object) -> tuple[dict[int, int], list[int]
 
 
 def _in_sequence(rows: pd.DataFrame, n_checks: int, rng: np.random.Generator) -> pd.DataFrame:
-    """Order each seat at random, histories apart if possible, and insert checks."""
+    """Order each seat at random, histories apart if possible, with checks."""
     pages: list[dict[Any, Any]] = []
     records, seats = rows.to_dict("records"), rows.groupby("seat").indices
     for seat, rows_of_seat in sorted(seats.items()):

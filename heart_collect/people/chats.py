@@ -78,7 +78,7 @@ Form = Mapping[str, str]
 
 @dataclass
 class WrittenTalk(Talk):
-    """A conversation in which a person writes the supporter's turns."""
+    """A conversation whose supporter is a person."""
 
     #: Of each turn of the person: how long it took and was typed, and what share was pasted.
     measured: list[dict[str, float | None]] = field(default_factory=list)
@@ -88,7 +88,7 @@ class WrittenTalk(Talk):
     spent_usd: float = 0.0  #: On the seeker's turns, also those that came to nothing.
 
     def request(self, speaker: str) -> Request | None:
-        """Build the request for a seeker's turn; no model writes the supporter's."""
+        """Build the request for a seeker's turn; none for the supporter's."""
         return None if speaker == "supporter" else super().request(speaker)
 
     def take(self, speaker: str, request: Request | None, call: Call | None) -> None:
@@ -103,34 +103,31 @@ class WrittenTalk(Talk):
         self._say(speaker, text, ["planned"])
 
     def write(self, text: str, measured: Mapping[str, float | None]) -> None:
-        """Add what the person wrote, without the contacts in it."""
+        """Add what the person wrote, contacts taken out."""
         kept = redact_contacts(text)
         self.calls.append(None)
         self._say("supporter", kept, ["redacted"] * (kept != text))
         self.measured.append(dict(measured))
 
     def leave(self, reason: str, by: str) -> None:
-        """End it for a reason that no turn gave."""
         self._end(reason, by)
 
     def try_again(self) -> None:
-        """Forget that the seeker's turn failed."""
         del self.calls[len(self.turns) :]  # the call that gave no turn
         self.reason = self.by = None
         self.tries += 1
 
     @property
     def can_try(self) -> bool:
-        """Whether the seeker may be asked once more for a turn that failed."""
+        """Whether a seeker's failed turn may be asked again."""
         return self.reason in ASKED_AGAIN and self.tries < TRIES
 
     @property
     def waits(self) -> bool:
-        """Whether the seeker is to speak next."""
+        """Whether the seeker is next."""
         return self.reason is None and bool(self.turns) and self.turns[-1]["speaker"] != "seeker"
 
     def is_over(self, exchanges: int) -> bool:
-        """Check whether nobody speaks any more."""
         return self.reason is not None or self.exchanges >= exchanges
 
     def kept(self) -> JsonObject:
@@ -140,7 +137,6 @@ class WrittenTalk(Talk):
         return {name: getattr(self, name) for name in KEPT} | {"calls": calls}
 
     def restore(self, kept: Mapping[str, Any]) -> None:
-        """Take up what was written."""
         for name in KEPT:
             setattr(self, name, kept.get(name, getattr(self, name)))
         self.calls = [call and Call(**call) for call in kept["calls"]]
@@ -165,28 +161,26 @@ class Writer:
 
     @property
     def page(self) -> str | None:
-        """The conversation they are in; None once there is none left."""
+        """The conversation they are in, if one is left."""
         return next((page for page, talk in self.talks.items() if not talk.closed), None)
 
     @property
     def silent(self) -> bool:
-        """Whether they have not written a word."""
         return not any(talk.measured for talk in self.talks.values())
 
     @property
     def finished(self) -> bool:
-        """Whether they wrote in every conversation, and left none before its end."""
+        """Whether they wrote in every conversation, to its end."""
         talks = self.talks.values()
         return self.page is None and all(one.measured and one.reason != LEFT for one in talks)
 
     @property
     def spent_usd(self) -> float:
-        """What the seekers' turns in their conversations cost."""
         return sum(talk.spent_usd for talk in self.talks.values())
 
 
 class Chats:
-    """A study of conversations in its folder; each change is on the disk before it is shown."""
+    """A study in its folder; each change is on the disk before it is shown."""
 
     def __init__(self, folder: Path, seekers: Sequence[Model] = ()) -> None:
         self.folder = folder
@@ -203,7 +197,7 @@ class Chats:
         self.writers = {writer.seat: writer for writer in map(self._read, files)}
 
     def arrive(self, person: str, browser: str) -> Writer | None:
-        """Give somebody the next free seat; None where all are taken."""
+        """Give the next free seat; None where all are taken."""
         if all(seat in self.writers for seat in self.seats):
             self._free_a_seat()
         seat = next((seat for seat in self.seats if seat not in self.writers), None)
@@ -215,7 +209,7 @@ class Chats:
         return writer
 
     def _free_a_seat(self) -> None:
-        """Free the seat of who came first of those silent for long."""
+        """Free the seat of the first who was silent for long."""
         silent = [one for one in self.writers.values() if one.silent]
         ages = {one.seat: time.time() - self._file(one.seat).stat().st_mtime for one in silent}
         if ages and ages[first := max(ages, key=ages.__getitem__)] > SILENT_S:
@@ -223,12 +217,11 @@ class Chats:
             del self.writers[first]
 
     def find(self, person: str) -> Writer | None:
-        """Find who takes part under a name, whatever its capitals."""
         writers = self.writers.values()
         return next((one for one in writers if same_name(one.person) == same_name(person)), None)
 
     def get(self, name: str) -> tuple[str, str] | None:
-        """Look up who has a place under a name, and in which browser."""
+        """Look up a name and its browser."""
         writer = self.find(name)
         return None if writer is None else (writer.person, writer.browser)
 
@@ -236,7 +229,7 @@ class Chats:
         return self.folder / "answers" / f"{seat}.json"
 
     def keep(self, writer: Writer) -> None:
-        """Write down all that somebody did, whole or not at all."""
+        """Write all that somebody did, whole or not at all."""
         state = {
             **{name: getattr(writer, name) for name in OF_WRITER},
             "talks": {page: talk.kept() for page, talk in writer.talks.items()},
@@ -245,13 +238,11 @@ class Chats:
         write_atomically(self._file(writer.seat), content, private=True)
 
     def read_again(self, writer: Writer) -> None:
-        """Take somebody's state back to what is on the disk."""
         before = self._read(self._file(writer.seat))
         for name in (*OF_WRITER, "talks"):
             setattr(writer, name, getattr(before, name))
 
     def talks(self, seat: str) -> dict[str, WrittenTalk]:
-        """Begin the conversations of a seat."""
         instructions = self.about["instructions"]
         return {
             page: WrittenTalk(
@@ -288,7 +279,7 @@ OF_WRITER = [one.name for one in fields(Writer) if one.name != "talks"]
 
 
 def read_chats(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Read the conversations of a study: one row a person, and one row a conversation begun."""
+    """Read a study: one row a person, and one a conversation begun."""
     study = Chats(folder)
     writers = list(study.writers.values())
     if not writers:
@@ -321,7 +312,6 @@ def read_chats(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def conversation_row(talk: WrittenTalk, study: str, code: str, *, simulated: bool) -> JsonObject:
-    """Make a row of the table of conversations."""
     measured = iter(talk.measured)
     by_turn = [next(measured) if turn["speaker"] == "supporter" else {} for turn in talk.turns]
     typed = [one["typing_ms"] for one in talk.measured if one["typing_ms"] is not None]
@@ -339,7 +329,7 @@ def conversation_row(talk: WrittenTalk, study: str, code: str, *, simulated: boo
 
 
 def seeker_digests(recipe: Recipe) -> dict[str, str]:
-    """Hash by name what makes each seeker of a recipe speak as it does."""
+    """Hash by name what makes each seeker speak as it does."""
     part = recipe.seeker_instructions
     return {
         one.name: digest(one.identity, json.dumps(one.options, sort_keys=True), part)
@@ -348,7 +338,7 @@ def seeker_digests(recipe: Recipe) -> dict[str, str]:
 
 
 def refuse_other_seekers(recipe: Recipe, about: Mapping[str, Any], folder: Path) -> None:
-    """Refuse to go on with other seekers than a study was written with."""
+    """Refuse other seekers than the study was written with."""
     digests = seeker_digests(recipe)
     changed = [name for name, was in about["seekers"].items() if digests.get(name) != was]
     if changed:
@@ -360,7 +350,6 @@ def refuse_other_seekers(recipe: Recipe, about: Mapping[str, Any], folder: Path)
 
 
 def chat_settings(recipe: Recipe) -> JsonObject:
-    """Return what a study takes over from its recipe."""
     return {
         "exchanges": recipe.exchanges,
         "instructions": {
@@ -379,7 +368,6 @@ def plan_turns(chats: Chats, recipe: Recipe, ledger: Ledger) -> pd.DataFrame:
 
 
 def describe_turns(plan: pd.DataFrame) -> str:
-    """Say what a study's calls to its seekers take."""
     models = ", ".join(plan["model"])
     money = plan[["cost_usd", "at_most_usd"]]
     if money.isna().any(axis=None):
@@ -394,12 +382,11 @@ def describe_turns(plan: pd.DataFrame) -> str:
 
 
 def ask_seeker(request: Request, *, ledger: Ledger, budget_usd: float | None) -> Call:
-    """Ask for a seeker's turn, or look it up."""
     return ask_all([request], ledger=ledger, budget_usd=budget_usd, progress=False)[0]
 
 
 class Pages:
-    """What is shown to whoever comes, and what is done with what they send."""
+    """What is shown to whoever comes, and done with what they send."""
 
     def __init__(
         self,
@@ -421,7 +408,6 @@ class Pages:
         self.asking: dict[str, asyncio.Task[None]] = {}
 
     def app(self) -> web.Application:
-        """Make the application that serves the pages."""
         app = web.Application(client_max_size=64 * 1024, middlewares=[_without_addresses])
         app.on_response_prepare.append(_protect)
         app.add_routes(
@@ -437,11 +423,9 @@ class Pages:
         return app
 
     async def send_file(self, request: web.Request) -> web.StreamResponse:
-        """Send a style or the script."""
         return web.FileResponse(self.chats.folder / request.path.removeprefix("/"))
 
     async def arrive(self, request: web.Request) -> web.StreamResponse:
-        """Let somebody in by a link, or say why not."""
         sent = {**request.query, **(await _sent(request) if request.method == "POST" else {})}
         step = self.door.knock(sent, request.cookies.get(COOKIE, ""))
         text = self.door.page(step, sent, self.chats.folder)
@@ -453,7 +437,6 @@ class Pages:
         return answer
 
     async def show_stop(self, request: web.Request) -> web.StreamResponse:
-        """Ask how much is to be stopped."""
         writer = self._writer(request)
         if writer is None or writer.page is None or writer.stopped:
             return _go_on()
@@ -461,7 +444,6 @@ class Pages:
         return self._html("stop", talk=about)
 
     async def act(self, request: web.Request) -> web.StreamResponse:
-        """Do what was sent, and show where it leads."""
         form = await _sent(request)
         does = form.get("do", "")
         writer = self._writer(request)
@@ -502,7 +484,7 @@ class Pages:
         return self._html("full") if writer is None else _go_on()
 
     def _do(self, does: str, writer: Writer, form: Form) -> str:
-        """Do what a button says, or name the message that says why not."""
+        """Do what a button says, or name the message why not."""
         if does in PRESSED:
             setattr(writer, *PRESSED[does])
             return ""
@@ -549,7 +531,6 @@ class Pages:
     async def show(
         self, request: web.Request, message: str = "", draft: str = ""
     ) -> web.StreamResponse:
-        """Show the page at which somebody is."""
         writer = self._writer(request)
         if writer is None:
             if self.door.whose(request.cookies.get(COOKIE, "")) is None:
@@ -588,7 +569,7 @@ class Pages:
         }
 
     async def _wait(self, writer: Writer, page: str) -> None:
-        """Have the seeker asked, and wait a moment for what it says."""
+        """Have the seeker asked, and wait a moment for its turn."""
         if writer.talks[page].waits and page not in self.asking:
             self.asking[page] = asyncio.create_task(self._answer(writer, page))
         if page in self.asking:
@@ -639,7 +620,6 @@ def serve_chats(
     ready: Callable[[], None],
     budget_usd: float | None = None,
 ) -> None:
-    """Serve a study until a signal ends it."""
     # its own notes of a bad request hold the address and the cookie of who sent it
     logging.getLogger("aiohttp").disabled = True
     logging.getLogger("aiohttp.server").disabled = True
@@ -657,7 +637,7 @@ def serve_chats(
 
 
 async def _sent(request: web.Request) -> dict[str, str]:
-    """Read a form of words, bounded in size and time."""
+    """Read a form, bounded in size and time."""
     if request.content_type != "application/x-www-form-urlencoded":
         raise web.HTTPBadRequest(text="This page takes words, and no files.")
     if is_foreign(request.headers, request.host):
@@ -674,7 +654,6 @@ async def _sent(request: web.Request) -> dict[str, str]:
 
 
 def _texts(folder: Path) -> dict[str, Any]:
-    """Read the texts of a study, escaped as it was written."""
     from markupsafe import Markup
 
     files = (folder / "pages").glob("*.html")
@@ -687,7 +666,6 @@ def _spoken(turn: Mapping[str, str], supporter: str) -> dict[str, str]:
 
 
 def _go_on() -> web.Response:
-    """Lead to the page at which somebody is."""
     return web.Response(status=303, headers={"Location": "/"})
 
 

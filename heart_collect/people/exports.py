@@ -54,7 +54,7 @@ Typed: TypeAlias = dict[str, str | int | float | None]
 def read_potato(folder: Path) -> pd.DataFrame:
     """Read the answers of a Potato project: one row a consenting person and page shown or answered.
 
-    An ``item_id`` is "" if nothing was shown yet; ``swapped``: Potato itself turned the replies.
+    Without a page shown ``item_id`` is ""; ``swapped``: Potato itself turned the replies.
     """
     states = _load_states(folder)
     if not states:
@@ -100,7 +100,7 @@ def read_potato(folder: Path) -> pd.DataFrame:
 
 
 def restore_answers(folder: Path) -> int:
-    """Restore answers that the states lack, where an older write came last, from the histories."""
+    """Restore from the histories what an older write took from the states."""
     typed = _typing(folder / "project.sqlite")
     restored = 0
     for file, state in _load_states(folder).items():
@@ -119,7 +119,7 @@ def restore_answers(folder: Path) -> int:
 
 
 def read_answers(file: Path, reading: FileOptions | None = None) -> pd.DataFrame:
-    """Read a table of answers; the index says where in the file each is."""
+    """Read a table of answers, indexed by place in the file."""
     file_options, faults = reading or FileOptions(), list[str]()
     try:
         as_options(file_options, file.name)
@@ -142,7 +142,6 @@ def read_answers(file: Path, reading: FileOptions | None = None) -> pd.DataFrame
 
 
 def load_items(folder: Path) -> list[JsonObject]:
-    """Read the pages that a study shows."""
     # not splitlines: a word may hold another break
     lines = (folder / "items.jsonl").read_text(encoding="utf-8").split("\n")
     return [json.loads(line) for line in lines if line]
@@ -150,7 +149,7 @@ def load_items(folder: Path) -> list[JsonObject]:
 
 @contextmanager
 def hold_answers(folder: Path) -> Iterator[None]:
-    """Hold the lock of a study: two processes would write over each other's answers."""
+    """Hold a study's lock: two processes would write over each other's answers."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(folder / ".server.lock", mode=0o600)
@@ -168,7 +167,7 @@ def hold_answers(folder: Path) -> Iterator[None]:
 
 
 def check_people(names: dict[str, str]) -> None:
-    """Refuse one person under two spellings: capitals and blanks tell nobody apart."""
+    """Refuse one person under two spellings (capitals, blanks)."""
     first_place_of: dict[str, str] = {}
     for where, name in names.items():
         if not name.strip():
@@ -181,7 +180,7 @@ def check_people(names: dict[str, str]) -> None:
 
 
 def _position_of(file: Path) -> str:
-    """Name a file of answers without the person after whom Potato names its folder."""
+    """Name a file without the person after whom its folder is named."""
     answers = file.parent.parent
     if answers.name != "answers":
         return str(file)
@@ -193,7 +192,6 @@ def _position_of(file: Path) -> str:
 
 
 def load_json(file: Path) -> Any:
-    """Read a file of answers, and say which one is not whole."""
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -221,7 +219,7 @@ def _load_states(folder: Path) -> dict[Path, JsonObject]:
 
 
 def _behaviour(state: JsonObject, typed: dict[tuple[str, str], dict[str, Typed]]) -> JsonObject:
-    """Join what the state records of each page with how its texts were typed."""
+    """Join what the state records of pages with how texts were typed."""
     behaviour = dict(state.get("instance_id_to_behavioral_data") or {})
     for (person, item), summaries in typed.items():
         if person == str(state["user_id"]):
@@ -238,7 +236,6 @@ def _agreed(state: JsonObject, history: Answered) -> bool:
 
 
 def _history(file: Path) -> Answered:
-    """Read the last answer to each question of each page."""
     last: Answered = {}
     for action in _actions(file):
         word = (str(action["label_name"]), str(action["new_value"]))
@@ -247,7 +244,7 @@ def _history(file: Path) -> Answered:
 
 
 def _changed_later(file: Path) -> set[str]:
-    """List the pages whose answer changed after another page had been answered."""
+    """List pages whose answer changed after another was answered."""
     answers: dict[tuple[str, str], str] = {}
     latest: dict[str, int] = {}
     changed = set()
@@ -265,7 +262,6 @@ def _changed_later(file: Path) -> set[str]:
 
 
 def _actions(file: Path) -> list[JsonObject]:
-    """Read the answers, one question at a time, in their order."""
     if not file.is_file():
         return []
     actions = []
@@ -288,7 +284,7 @@ def _actions(file: Path) -> list[JsonObject]:
 
 
 def _typing(file: Path) -> dict[tuple[str, str], dict[str, Typed]]:
-    """Sum up how each text was typed: person and item -> field -> counts."""
+    """Sum up typing: person and item -> field -> counts."""
     if not file.is_file():
         return {}
     notes: dict[tuple[str, str], dict[str, Typed]] = {}
@@ -326,10 +322,7 @@ def _answers(
 def _last_words(
     state: JsonObject, history: Answered, behaviour: JsonObject
 ) -> Iterator[tuple[str, str, str, str]]:
-    """Yield item, question, label and value of each last word in the history.
-
-    A text that was wiped at the end stays wiped.
-    """
+    """Yield item, question, label and last value; a text wiped at the end stays wiped."""
     kept = state.get("instance_id_to_label_to_value") or {}
     for item in state["instance_id_ordering"]:
         stood = {label["schema"] for label, _ in kept.get(item, [])}

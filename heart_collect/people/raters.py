@@ -80,11 +80,11 @@ class ImportedStudy:
 
     @property
     def n_withdrawn(self) -> int:
-        """How many people's answers were left out because they asked for it."""
+        """How many people's answers were left out at their request."""
         return len(self.withdrawn)
 
     def write(self, run: Run) -> None:
-        """Write the answers into the run, as a part that only the same source replaces."""
+        """Write into the run, as a part that only the same source replaces."""
         study = str(self.raters["study"].iloc[0])
         part = f"people-{study}"
         written = {
@@ -136,22 +136,22 @@ def import_study(
 
     Parameters
     ----------
-    run : Run
+    run
         Whose histories and replies were shown.
     source
         Folder of a study written here, or a table of answers about the run's replies.
-    statement : mapping, optional
-        ``population``, ``language`` and ``pay`` of the raters; a study folder brings its own.
-    redact : str
+    statement
+        ``population``, ``language`` and ``pay`` of the raters; a study folder has its own.
+    redact
         What is taken out of free texts: ``"none"``, ``"contacts"`` or ``"all"``.
-    withdrawn : sequence of str
-        People who asked that their answers be deleted, as they were named in the study.
-    simulated : bool
-        Whether a program answered; the answers to a rehearsal always are.
+    withdrawn
+        People who asked for deletion, as they were named in the study.
+    simulated
+        Whether a program answered; in a rehearsal always.
     **reading
-        Of a table, as in :func:`~heart_utils.sources.load.load_verdicts`, with ``rater``,
-        ``left``, ``right`` (ids of replies), ``choice`` (``left``, ``right``, ``tie``), and
-        perhaps ``margin``, ``reason``, ``dimension`` and ``seconds``.
+        Of a table, as in :func:`~heart_utils.sources.load.load_verdicts`: ``rater``, ``left``,
+        ``right`` (ids of replies), ``choice`` (``left``, ``right``, ``tie``), perhaps ``margin``,
+        ``reason``, ``dimension``, ``seconds``.
 
     Returns
     -------
@@ -249,7 +249,6 @@ def import_study(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Import a study into its run; say in a sentence what went wrong, if anything did."""
     parser = argparse.ArgumentParser(
         prog="python -m heart_collect.people.raters", description="Import what people answered."
     )
@@ -326,7 +325,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def write_payments(run: Run, imported: ImportedStudy) -> tuple[Path, pd.DataFrame]:
     """Propose whom to pay, by name, in the run's folder of keys; a person decides.
 
-    Only failed checks, of which people were told, propose a rejection.
+    Only failed checks, of which people were told, propose rejection.
     """
     keys, study = run.folder / "keys", str(imported.raters["study"].iloc[0])
     codes = [code_people([], keys / "people.csv", prefix=kind) for kind in ("rater", "writer")]
@@ -384,7 +383,7 @@ def _summary(imported: ImportedStudy) -> str:
 
 
 def _name(run: Run, source: Path) -> str:
-    """Name a study by its folder, and another source by its place too: names may repeat."""
+    """Name a study by its folder, another source by its place too."""
     if source.resolve().parent == (run.folder / "study").resolve():
         return source.name
     # a file may be called as its sender
@@ -421,7 +420,7 @@ def _about(folder: Path) -> JsonObject:
 
 
 def _statement(given: Mapping[str, str], rehearsal: bool) -> dict[str, str]:
-    """Ask who the raters are: verdicts of nobody in particular cannot be interpreted."""
+    """Refuse to go on without knowing who the raters are."""
     statement = {
         name: str(given.get(name) or "").strip() or "rehearsal" * rehearsal for name in STATEMENT
     }
@@ -437,7 +436,7 @@ def _statement(given: Mapping[str, str], rehearsal: bool) -> dict[str, str]:
 def _without(
     raters: pd.DataFrame, withdrawn: Sequence[str], listed: Sequence[str]
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Leave out who asks for it now, and who is on the run's list since they asked before."""
+    """Leave out who asks for it now, and who is on the run's list."""
     names = raters["person"].map(same_name)
     if unknown := {same_name(one) for one in withdrawn} - set(names):
         raise StudyError(
@@ -632,7 +631,7 @@ def _conversations(rows: pd.DataFrame, study: str, redact: str) -> dict[str, pd.
 def _screened(
     texts: pd.Series, rows: pd.DataFrame, redact: str, what: str
 ) -> tuple[pd.Series, pd.Series]:
-    """Redact free texts, and flag those pasted, changed, redacted, or to be computed or run."""
+    """Redact texts, and flag those pasted, changed, redacted, or to be computed or run."""
     was = [text if isinstance(text, str) else None for text in texts]
     kept = [redact_text(text, redact) for text in was]
     flags = [
@@ -665,7 +664,7 @@ SUSPICIOUS = {
 
 
 def redact_text(text: str | None, level: str = "contacts") -> str | None:
-    """Take out of a free text what could tell who wrote it."""
+    """Take out of a text what could tell who wrote it."""
     if level not in REDACTIONS:
         raise StudyError(f"There is no redaction {level!r}; there are {', '.join(REDACTIONS)}.")
     if text is None or level == "all":
@@ -674,7 +673,7 @@ def redact_text(text: str | None, level: str = "contacts") -> str | None:
 
 
 def suspicious_text(text: str | None) -> list[str]:
-    """Flag a free text that a spreadsheet would compute or a page would run."""
+    """Flag a text that a spreadsheet would compute or a page would run."""
     return [word for word, pattern in SUSPICIOUS.items() if pattern.search(text or "")]
 
 

@@ -155,7 +155,7 @@ class _Settings:
 
 
 def load_settings(run: Run) -> JsonObject:
-    """Read the settings of a study: the project's defaults, replaced by those of the run."""
+    """Read a study's settings: the run's over the project's defaults."""
     file = run.folder / "study.yaml"
     defaults = read_yaml(run.root / "data" / "study" / "settings.yaml", JsonObject, StudyError)
     given = read_yaml(file, JsonObject, StudyError) if file.is_file() else {}
@@ -171,7 +171,7 @@ def _merged(settings: JsonObject, given: JsonObject) -> JsonObject:
 
 
 def check_settings(settings: Mapping[str, Any], where: object) -> JsonObject:
-    """Return normalised settings, or refuse them with all their faults."""
+    """Return normalised settings, or refuse them with all faults."""
     faults = unfinished(settings) if settings.get("rehearsal") is not True else []
     codes = [code for name in CODES if (code := str(settings.get(name) or "").strip().casefold())]
     if len(set(codes)) < len(codes):
@@ -219,7 +219,7 @@ class Offer:
 
     @property
     def wage(self) -> str:
-        """Describe the reward and its hourly rate; empty where nothing is paid."""
+        """The reward and its hourly rate; empty where nothing is paid."""
         if not self.reward:
             return ""
         hourly = self.reward / self.minutes * 60
@@ -232,7 +232,6 @@ class Offer:
 def make_offer(
     n_pages: Iterable[int], settings: Mapping[str, Any], kind: str, unit: str = "reply"
 ) -> Offer:
-    """Compute minutes and reward from the pages of each seat."""
     cost = settings["cost"]
     pace = cost["seconds_a_page"]["rating_conversation" if (kind, unit) == PAIRED else kind]
     reckoned = max(n_pages) * pace / 60 + cost["minutes_around"]
@@ -242,7 +241,7 @@ def make_offer(
 
 
 def _short_time(offer: Offer, settings: Mapping[str, Any]) -> list[str]:
-    """Refuse to tell people less time than the study takes, without a reason."""
+    """Refuse to tell people less time than it takes, without a reason."""
     if offer.minutes >= round(offer.reckoned, 6) or settings["overruled"]["minutes"].strip():
         return []
     return [
@@ -256,7 +255,6 @@ def _short_time(offer: Offer, settings: Mapping[str, Any]) -> list[str]:
 def _untranslated(
     kind: str, settings: Mapping[str, Any], texts: Sequence[Path], unit: str
 ) -> list[str]:
-    """Refuse the project's English pages in another language."""
     if settings["language"].strip().casefold().startswith("en"):
         return []
     names = ["consent.html", f"instructions-{kind}.html", f"debrief-{kind}.html", "stop.html"]
@@ -282,7 +280,7 @@ def write_study(
 ) -> Path:
     """Write a complete study into ``runs/<run>/study/<name>``: a Potato project.
 
-    Of the kind ``conversation`` it is one for our own pages: Potato keeps a live chat in memory.
+    For ``conversation`` it has our own pages: Potato keeps a live chat in memory.
     """
     own = run.folder / "study.yaml"
     settings = load_settings(run) if settings is None else check_settings(settings, own)
@@ -389,8 +387,6 @@ def write_study(
 
 
 def _filler(settings: Mapping[str, Any], texts: Sequence[Path], offer: Offer, unit: str) -> Filler:
-    """Return what fills the words in braces of a text, as text."""
-
     def filled(name: str, words: Mapping[str, str]) -> str:
         all_words = {**words, "minutes": f"{offer.minutes:g}", "wage": offer.wage}
 
@@ -411,7 +407,6 @@ def _filler(settings: Mapping[str, Any], texts: Sequence[Path], offer: Offer, un
 def _chat_files(
     recipe: Recipe, texts: Sequence[Path], filled: Filler, n_conversations: int
 ) -> dict[str, bytes]:
-    """Fill in the texts of the pages on which people talk with seekers."""
     makers = " and ".join(sorted({str(seeker.family) for seeker in recipe.seekers}))
     page_texts = load_template("chat.html.jinja", *texts).module
     words = {
@@ -438,7 +433,6 @@ def study_pages(
     filled: Filler,
     unit: str,
 ) -> tuple[dict[str, list[JsonObject]], JsonObject]:
-    """Build the pages around a study and Potato's configuration, by ``potato.yaml.jinja``."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     pages = Environment(loader=FileSystemLoader(texts), undefined=StrictUndefined)
@@ -472,7 +466,6 @@ def study_pages(
 def start_study(
     folder: Path, *, host: str = "127.0.0.1", port: int = 8000
 ) -> subprocess.Popen[bytes]:
-    """Start Potato on a study, and wait until it answers."""
     _check_start(folder, host)
     program = _find_potato()
     _check_port(host, port)
@@ -546,14 +539,14 @@ def _held_back() -> Iterator[Callable[[], object]]:
 
 
 def _end(*_: object) -> None:
-    """Stop on a signal as Ctrl-C does, and only once: `make` passes on what a terminal sent."""
+    """Stop as Ctrl-C does, once: `make` passes on a terminal's signals."""
     for word in ENDS:
         signal.signal(word, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
 def stop_study(server: subprocess.Popen[bytes]) -> None:
-    """End Potato and whatever it started, after half a minute by force."""
+    """End Potato and its children, after half a minute by force."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(server.pid, signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -564,7 +557,6 @@ def stop_study(server: subprocess.Popen[bytes]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write a study and start it; say in a sentence what went wrong, if anything did."""
     parser = argparse.ArgumentParser(prog="heart-study", description="Write and start a study.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.add_argument("run", help="a name under runs/, or a path")
@@ -697,7 +689,6 @@ def _say_where(folder: Path, host: str, port: int) -> None:
 
 
 def _describe(folder: Path) -> str:
-    """Describe what a study asks of people, and what it costs."""
     about = load_json(folder / "study.json")
     rules = about["settings"]["cost"]
     pages = pd.read_csv(folder / "assignment.csv").groupby("seat")
@@ -723,7 +714,7 @@ def _describe(folder: Path) -> str:
 
 
 def unit_of(histories: pd.DataFrame) -> str:
-    """Return what people answer or judge: a reply, or a whole conversation."""
+    """Return what is answered or judged: a reply, or a whole conversation."""
     with_seeker = "seeker" in histories and histories["seeker"].notna().any()
     return "conversation" if with_seeker else "reply"
 
@@ -743,14 +734,14 @@ def _check_unit(run: Run, kind: str, unit: str) -> None:
 
 
 def _text_file(texts: Sequence[Path], name: str, unit: str = "reply") -> Path:
-    """Find a text in the run's own folder, or else among the project's."""
+    """Find a text in the run's folder, else in the project's."""
     if unit != "reply" and name in OF_UNIT:
         name = f"-{unit}.".join(name.split("."))
     return next((folder / name for folder in texts if (folder / name).is_file()), texts[-1] / name)
 
 
 def _check_free(folder: Path) -> None:
-    """Refuse to write over answers, or over a folder that was not written here."""
+    """Refuse to write over answers, or a folder not written here."""
     if begun := _begun(folder):
         raise StudyError(
             f"{folder} already holds answers of {len(begun)} people, and is never overwritten. Go"
@@ -764,7 +755,6 @@ def _check_free(folder: Path) -> None:
 
 
 def _begun(folder: Path) -> set[Path]:
-    """List the files of those who took part."""
     answers = folder / "answers"
     return {*answers.glob("*/user_state.json"), *answers.glob("*.json")}
 
@@ -809,7 +799,7 @@ def _rating_assignment(
 def _with_spares(
     assignment: pd.DataFrame, draw: Callable[[], pd.DataFrame], share: float
 ) -> pd.DataFrame:
-    """Add seats of a second draw, handed out when the others are taken."""
+    """Add seats of a second draw, used when the others are taken."""
     n_seats = assignment["seat"].nunique()
     n_spare = math.ceil(n_seats * share)
     if not n_spare:
@@ -840,7 +830,7 @@ def _missing_votes(run: Run, comparisons: pd.DataFrame, wanted: int) -> dict[str
 
 
 def _with_checks(assignment: pd.DataFrame, checks: list[JsonObject]) -> pd.DataFrame:
-    """Choose what each attention check asks for; neighbours begin at different ones."""
+    """Choose what each check asks for; neighbours begin at different ones."""
     number = assignment["check"].fillna(0).astype(int) + assignment["seat"].str.removeprefix(
         "seat-"
     ).astype(int)
@@ -860,7 +850,7 @@ def _items(
     checks: Mapping[str, str],
     unit: str,
 ) -> list[dict[str, object]]:
-    """Build the pages of all seats; how a conversation went on is a list of its turns."""
+    """Build all seats' pages; how a conversation went on is a list."""
 
     def as_shown(text: str) -> str | list[str]:
         return _inert(text) if unit == "reply" else [_inert(turn) for turn in text.split("\n")]
@@ -896,7 +886,7 @@ def _items(
 
 
 def _texts_shown(replies: pd.DataFrame) -> dict[str, str]:
-    """Return each reply's words by its id, under the label it was shown with."""
+    """Return replies' words by id, under the label shown with."""
     rows = replies.reindex(columns=["reply_id", "text", "label"]).itertuples(index=False)
     return {
         name: f"Written by {AUTHORS[label]}:\n{text}" if label in AUTHORS else text

@@ -38,13 +38,13 @@ AGAIN = "Give the same command again once that is mended."
 
 
 def withdrawn_people(run: Run, study: str | None = None) -> list[str]:
-    """List who asked that their answers be left out: of a run, or who had taken part in a study."""
+    """List who asked to be left out: of a run, or of one study."""
     listed = _read_people(run.folder / "keys" / "withdrawn.csv", ["person", "study"])
     return listed.loc[(listed["study"] == study) | (study is None), "person"].unique().tolist()
 
 
 def withdraw(run: Run, people: Sequence[str], studies: Sequence[str]) -> None:
-    """Put people on the list that every later import reads, with the studies they were in."""
+    """Put people and their studies on the list that later imports read."""
     file = run.folder / "keys" / "withdrawn.csv"
     new = pd.DataFrame([(one, study) for study in studies for one in people])
     if len(new):
@@ -62,7 +62,7 @@ def _read_people(file: Path, columns: Sequence[str]) -> pd.DataFrame:
 
 @dataclass
 class _Theirs:
-    """What is known of the people to forget: names, codes, ids of what they wrote, and words."""
+    """The people to forget: names, codes, ids and words of what they wrote."""
 
     people: set[str]
     codes: set[str] = field(default_factory=set)
@@ -73,7 +73,7 @@ class _Theirs:
     answers: dict[Path, str] = field(default_factory=dict)
 
     def add(self, value: object) -> None:
-        """Add each text of a value that is long enough to be theirs alone."""
+        """Add texts long enough to be theirs alone."""
         self.words |= {text.strip() for text in _texts(value) if len(text.strip()) >= DISTINCT}
 
     def quoted(self, text: str) -> bool:
@@ -81,10 +81,10 @@ class _Theirs:
 
 
 def forget(run: Run, people: Sequence[str]) -> list[str]:
-    """Delete what people wrote from the ledger, the tables and the answers of a run.
+    """Delete what people wrote from the ledger, tables and answers of a run.
 
-    They are put on the list first, so no later import takes them in. Returns sentences on what was
-    deleted, and which files still hold words of theirs.
+    They are listed first, so no later import takes them in. Returns sentences on what was deleted,
+    and which files still hold their words.
     """
     studies = sorted(file.parent for file in (run.folder / "study").glob("*/study.json"))
     done: list[str] = []
@@ -153,7 +153,7 @@ def _add_written(theirs: _Theirs, rows: pd.DataFrame) -> None:
 
 
 def _clear_ledger(run: Run, _: Sequence[Path], theirs: _Theirs) -> Iterator[str]:
-    """Take the words out of calls; what they cost stays counted."""
+    """Take the words out of calls; costs stay counted."""
     from heart_collect.calls.commands import keep_copy
     from heart_collect.calls.database import calls, chunks, keys_in, ledger_file, pack_call
     from heart_collect.calls.ledger import open_ledger
@@ -210,7 +210,7 @@ def _clear_ledger(run: Run, _: Sequence[Path], theirs: _Theirs) -> Iterator[str]
 
 
 def _compact(file: Path) -> None:
-    """Write a SQLite file anew, so that nothing deleted is left in its free pages or its log."""
+    """Write a SQLite file anew: nothing deleted stays in it or its log."""
     with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as database:
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         database.execute("VACUUM")
@@ -218,7 +218,7 @@ def _compact(file: Path) -> None:
 
 
 def _clear_files(run: Run, studies: Sequence[Path], theirs: _Theirs) -> Iterator[str]:
-    """Write tables, pages and lists of people anew without them, all at once."""
+    """Write tables, pages and lists anew without them, all at once."""
     written: dict[Path, bytes] = {}
     done: list[str] = []
     for file in [*_tables(run), *(folder / "comparisons.parquet" for folder in studies)]:
@@ -251,7 +251,7 @@ def _clear_files(run: Run, studies: Sequence[Path], theirs: _Theirs) -> Iterator
 
 
 def _clear_answers(run: Run, studies: Sequence[Path], theirs: _Theirs) -> Iterator[str]:
-    """Delete their answers, and their lines in databases and logs."""
+    """Delete their answers, and lines in databases and logs."""
     for place in theirs.answers:
         if place.is_dir():
             shutil.rmtree(place)
@@ -299,7 +299,7 @@ def _names(line: str, theirs: _Theirs) -> bool:
 
 
 def _remains(run: Run, theirs: _Theirs) -> Iterator[str]:
-    """Name files that still hold words of theirs, and what was computed from them."""
+    """Name files that still hold their words, or what came of them."""
     built = [run.root / "build" / "executed" / run.name, run.root / "build" / f"html-{run.name}"]
     spelt = {
         json.dumps(word, ensure_ascii=plain)[1:-1]
@@ -326,7 +326,6 @@ def _own(rows: pd.DataFrame, codes: Iterable[str]) -> pd.Series:
 
 
 def _about(rows: pd.DataFrame, ids: Iterable[str]) -> pd.Series:
-    """Find the rows that are about what they wrote."""
     return _among(rows, ("reply_id", "conversation_id", "comparison_id", "reply_a", "reply_b"), ids)
 
 
@@ -336,7 +335,6 @@ def _among(rows: pd.DataFrame, columns: Sequence[str], values: Iterable[str]) ->
 
 
 def _texts(value: object) -> Iterator[str]:
-    """Yield each text of a value, however deep it lies."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -347,7 +345,6 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def _blank(value: Any, theirs: _Theirs) -> Any:
-    """Replace texts that hold words of theirs."""
     if isinstance(value, str):
         return GONE if theirs.quoted(value) else value
     return [_blank(one, theirs) for one in value] if isinstance(value, list) else value

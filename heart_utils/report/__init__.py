@@ -27,5 +27,5 @@ class Html:
 
 
 def fill_page(name: str, **values: Any) -> str:
-    """Fill a template of the folder ``pages``; values not marked as HTML are escaped in HTML."""
+    """Fill a template of ``pages``; what is not marked as HTML is escaped in HTML."""
     return _PAGES.get_template(name).render(**values)

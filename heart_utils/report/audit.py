@@ -1,4 +1,4 @@
-"""What a file of votes can support: the checks that the book explains, asked of it at once."""
+"""What a file of votes can support: the book's checks, asked at once."""
 
 from __future__ import annotations
 
@@ -143,12 +143,11 @@ class Audit:
 
     @property
     def outcome(self) -> str:
-        """Say the worst level: ``unsupported``, else ``undecided``, else ``sound``."""
+        """The worst level: ``unsupported``, else ``undecided``, else ``sound``."""
         levels = set(self.findings["level"])
         return next((level for level in ALARMS if level in levels), "sound")
 
     def __str__(self) -> str:
-        """Lay out all that was found, as the command prints it."""
         lines = [HEADLINES[self.outcome]]
         lines += [", ".join(f"{name}: {number:,}" for name, number in self.counts.items())]
         for level, heading in LEVELS.items():
@@ -176,12 +175,11 @@ def audit_votes(
 
     Parameters
     ----------
-    votes : pandas.DataFrame
-        The table ``verdicts``, orders not joined. A column ``date`` (or ``position``) is when each
-        was given.
-    replies : pandas.DataFrame, optional
+    votes
+        The table ``verdicts``, orders not joined; ``date`` or ``position`` tells when.
+    replies
         The table ``replies``, for the check of length.
-    smallest_gap : float
+    smallest_gap
         Rating points between two responders that should be found four times in five.
     n_resamples, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
@@ -193,7 +191,7 @@ def audit_votes(
     Raises
     ------
     RatingsError
-        If no verdict is there, or columns are missing.
+        If there is no verdict, or columns are missing.
 
     Examples
     --------
@@ -232,7 +230,7 @@ class _Sheet:
 
     @cached_property
     def rows(self) -> pd.DataFrame:
-        """All votes, with the columns that may be left out, and copies left out."""
+        """All votes but copies, with the optional columns."""
         filled = {"dimension": "overall", "state": "valid", "order": None}
         known = {name: value for name, value in filled.items() if name not in self.votes}
         rows = self.votes.assign(**known)[~self.copies].reset_index(drop=True)
@@ -243,13 +241,13 @@ class _Sheet:
 
     @cached_property
     def copies(self) -> NDArray[np.bool_]:
-        """Which rows say again what the same rater said of the same two replies."""
+        """Which rows repeat what the same rater said of the same two replies."""
         key = [*ASKED, "repeat", "verdict", "protocol", "group", "slice", *DATES]
         return self.votes.duplicated([name for name in key if name in self.votes]).to_numpy()
 
     @cached_property
     def joined(self) -> pd.DataFrame:
-        """Verdicts that were given, the two orders of a pair joined."""
+        """Verdicts given, the two orders of a pair joined."""
         joined = join_orders(self.rows)
         rows = self.rows if joined is None else joined
         rows = rows[rows["state"].isin(["valid", "inconsistent"])].reset_index(drop=True)
@@ -259,7 +257,7 @@ class _Sheet:
 
     @cached_property
     def share(self) -> Array:
-        """Of each joined verdict, how far a won: 1, 1/2 or 0."""
+        """How far a won each joined verdict: 1, 1/2 or 0."""
         return np.asarray(won_by_a(self.joined), dtype=float)
 
     @cached_property
@@ -269,18 +267,18 @@ class _Sheet:
 
     @cached_property
     def question(self) -> NDArray[np.int64]:
-        """Of each joined verdict, a number of the two replies and the dimension."""
+        """Of joined verdicts, a number of the replies and dimension."""
         grouped = self.joined.groupby(self.question_key, dropna=False, sort=False)
         return np.asarray(grouped.ngroup(), dtype=np.int64)
 
     @cached_property
     def turn(self) -> Array:
-        """Of each joined verdict, 1 where a's name comes first in the alphabet, else -1."""
+        """Of joined verdicts, 1 where a's name is first in the alphabet, else -1."""
         return np.where(self.joined["responder_a"] > self.joined["responder_b"], -1.0, 1.0)
 
     @cached_property
     def pair(self) -> NDArray[np.int64]:
-        """Of each joined verdict, a number of the two authors and the dimension."""
+        """Of joined verdicts, a number of the authors and dimension."""
         authors = np.sort(self.joined[SIDES].to_numpy(str), axis=1)
         key = [authors[:, 0], authors[:, 1], self.joined["dimension"].to_numpy(str)]
         return np.asarray(self.joined.groupby(key).ngroup(), dtype=np.int64)
@@ -322,18 +320,18 @@ class _Sheet:
         return found
 
     def asked(self, of: NDArray[np.bool_]) -> Array:
-        """Of each question, how far its a won by these verdicts; empty where there are none."""
+        """How far a won each question by these verdicts; empty without any."""
         by_question = pd.Series(self.share[of]).groupby(self.question[of]).mean()
         return np.asarray(by_question.reindex(self.question), dtype=float)
 
     def own_family(self, judge: str) -> Array:
-        """Of each verdict, 1 where a alone is of the judge's family, -1 where b is, else 0."""
+        """1 where a alone is of the judge's family, -1 where b is, else 0."""
         of_a, of_b = (self.joined[side].map(_family_of).eq(_family_of(judge)) for side in SIDES)
         return of_a.to_numpy(float) - of_b.to_numpy(float)
 
     @cached_property
     def agreement(self) -> pd.DataFrame:
-        """How far each judge agrees with people, and people with each other, on the same pairs."""
+        """How far judges agree with people, and people with each other, on the same pairs."""
         return _beside_people(self)
 
     def of(self, rater: str) -> NDArray[np.bool_]:
@@ -347,7 +345,7 @@ class _Sheet:
 
 
 def _in_one_dimension(sheet: _Sheet, named: set[str]) -> Iterator[tuple[str, Finding]]:
-    """Ask of each dimension alone what was asked of all, where a check found nothing in all."""
+    """Ask of each dimension alone where nothing was found in all."""
     dimensions = sheet.rows["dimension"].unique()
     for dimension in dimensions if len(dimensions) > 1 else ():
         votes = sheet.rows[sheet.rows["dimension"].eq(dimension)]
@@ -475,7 +473,6 @@ def _board(sheet: _Sheet) -> Iterator[Finding]:
 
 
 def _thread(rows: pd.DataFrame) -> tuple[bool, Finding | None]:
-    """Find responders who never met the others, or over few dialogues."""
     met = rows.groupby(SIDES, observed=True)["dialogue_id"].nunique().reset_index()
     names = pd.unique(met[SIDES].to_numpy().ravel())
     ends = np.array([pd.Index(names).get_indexer(met[side]) for side in SIDES])
@@ -625,7 +622,7 @@ def _names_alone(sheet: _Sheet) -> Iterator[Finding]:
 
 
 def _follows_people(sheet: _Sheet, judge: str, dimension: str) -> bool:
-    """Whether a judge goes with people among pairs of the same two authors."""
+    """Whether a judge goes with people among two authors' pairs."""
     rows = sheet.joined.assign(own=sheet.asked(sheet.of(judge)), people=sheet.asked(sheet.people))
     rows = rows.assign(question=sheet.question)[sheet.of(judge)]
     both = rows[rows["dimension"].eq(dimension)].drop_duplicates("question")
@@ -721,7 +718,7 @@ def _length(sheet: _Sheet) -> Iterator[Finding]:
 
 
 def _longer(sheet: _Sheet, longer: Array) -> Iterator[tuple[str, float, float, float]]:
-    """Compute how many more wins a judge gives to twice the words than people do."""
+    """How many more wins than people a judge gives to twice the words."""
     expected = sheet.asked(sheet.people) - 0.5
     known = ~np.isnan(expected) & ~np.isnan(longer)
     kept = {judge: sheet.of(judge) & known for judge in sheet.judges}
@@ -738,7 +735,7 @@ def _longer(sheet: _Sheet, longer: Array) -> Iterator[tuple[str, float, float, f
 def _by_length(
     sheet: _Sheet, rows: pd.DataFrame, pairs: pd.DataFrame, features: pd.DataFrame
 ) -> Iterator[Finding]:
-    """Say with whom length decides, of people and of judges that people are not beside."""
+    """With whom length decides, of people and of judges not beside people."""
     if rows.empty:
         return
     try:
@@ -768,7 +765,7 @@ def _family_of(name: str) -> str:
 
 
 def _family(sheet: _Sheet) -> Iterator[Finding]:
-    """Whether a judge gives its own family more wins than others' votes lead to expect."""
+    """Whether a judge favours its own family more than others' votes lead to expect."""
     others = "people" if sheet.people.any() else "other judges"
     tried = []
     for judge in sheet.judges:
@@ -796,7 +793,7 @@ def _family(sheet: _Sheet) -> Iterator[Finding]:
 
 
 def _beside_judges(sheet: _Sheet, judge: str, error: float) -> tuple[str, str]:
-    """Compare with judges of other families, who may share a taste that people do not have."""
+    """Compare with judges of other families, who may share a taste people lack."""
     families = sheet.joined["rater"].map(_family_of)
     others = sheet.asked(~sheet.people & families.ne(_family_of(judge)).to_numpy()) - 0.5
     own, kept = sheet.own_family(judge), sheet.of(judge) & ~np.isnan(others)
@@ -812,8 +809,7 @@ def _own_lead(
 ) -> tuple[tuple[float, float, float], bool]:
     """Compute a family's lead with its interval, and whether a surer judge is allowed for.
 
-    How much surer it is than others is found over pairs of authors, whose means are the instrument
-    of single answers.
+    Surer is found over pairs of authors, whose means are the instrument of single answers.
     """
     own, expected, turn = own[kept], expected[kept], sheet.turn[kept]
     given = sheet.share[kept] - 0.5
@@ -873,8 +869,7 @@ def _changes(
 ) -> Iterator[tuple[str, float, bool, float]]:
     """Compare how often each responder won, earlier and later, by dialogue.
 
-    On pairs asked in both halves where there are some; else against the same authors (Welch), less
-    what people say of the same pairs.
+    On pairs asked in both halves if any; else against the same authors (Welch), less people's.
     """
     columns = [*SIDES, "dimension", "dialogue_id"]
     rows = sheet.joined.loc[mine, columns].assign(share=sheet.share[mine], late=late)

@@ -1,6 +1,6 @@
 """Records of how well a judge agrees with people, and what they let a gate decide.
 
-A record is bound to the judge's model, prompt, rubric and options.
+Each is bound to the judge's model, prompt, rubric and options.
 """
 
 from __future__ import annotations
@@ -51,17 +51,16 @@ UNDECIDED = (
 
 
 class CalibrationError(ValueError):
-    """A judge cannot be calibrated on these votes, or a record cannot be read."""
+    """A judge cannot be calibrated on these votes, or a record read."""
 
 
 @dataclass(frozen=True)
 class CalibrationRecord:
     """How one judge agrees with people on one dimension.
 
-    Shares count pairs of decided votes: one of the judge's and one person's. ``agreement``,
-    ``kappa`` (0 where it agrees as chance would) and ``lead`` (agreement less that of a guess from
-    the authors' names) have ends ``_low`` and ``_high`` at ``ci_level``. What could not be measured
-    is None.
+    Shares count pairs of decided votes: a judge's and a person's. ``agreement``, ``kappa`` (0 by
+    chance) and ``lead`` (over a guess from the authors' names) have ends ``_low`` and ``_high`` at
+    ``ci_level``. What could not be measured is None.
     """
 
     judge: str
@@ -108,18 +107,18 @@ class CalibrationRecord:
         least_lead: float = 0.0,
         least_labels: int = LEAST_LABELS,
     ) -> list[str]:
-        """List the reasons why the judge must not decide, with people's hours; empty if it may.
+        """List why the judge must not decide, with people's hours; empty if it may.
 
         Parameters
         ----------
-        bound_to : mapping, optional
-            What the judge is now, as ``Recipe.identity_of`` gives it.
-        today : datetime.date, optional
-            By default the day on which this runs.
-        least_lead : float
-            The lower end of the lead over the authors' names must lie above this.
-        least_labels : int
-            Votes by people, at least.
+        bound_to
+            What the judge is now, as from ``Recipe.identity_of``.
+        today
+            By default the present day.
+        least_lead
+            The lead's lower end must lie above this.
+        least_labels
+            Least votes by people.
 
         Returns
         -------
@@ -174,7 +173,7 @@ class CalibrationRecord:
         Parameters
         ----------
         bound_to, today
-            As in :meth:`faults`; a changed part is named first.
+            As in :meth:`faults`; a changed part comes first.
 
         Returns
         -------
@@ -196,7 +195,7 @@ class CalibrationRecord:
 
     @property
     def last_day(self) -> datetime.date | None:
-        """The last day on which it is not too old; None if it never is."""
+        """The last day before it is too old; None if it never is."""
         if self.valid_days is None:
             return None
         return datetime.date.fromisoformat(self.made_on) + datetime.timedelta(self.valid_days)
@@ -206,7 +205,7 @@ class CalibrationRecord:
         return [part for part in PARTS if now[part] != self.bound_to[part]]
 
     def _labels_for(self, above: float, half: float) -> str:
-        """Estimate how many labels would show a lead above a limit if it stays as it is."""
+        """Estimate how many labels would show a lead above a limit."""
         if not above > 0:
             return (
                 "More labels would not change that if it is as it was found: use another judge,"
@@ -221,17 +220,17 @@ class CalibrationRecord:
         )
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the record as JSON with a digest of its content, whole or not at all."""
+        """Write it as JSON with a digest of its content, whole or not at all."""
         content = {"format": FORMAT, **asdict(self)}
         return write_sealed(path, content, indent=2)
 
 
 def load_calibration(path: str | os.PathLike[str]) -> CalibrationRecord:
-    """Read a record that ``CalibrationRecord.save`` wrote, and refuse one that was changed since.
+    """Read a record that ``CalibrationRecord.save`` wrote, unless changed since.
 
     Parameters
     ----------
-    path : str or path
+    path
         The JSON file.
 
     Returns
@@ -241,7 +240,7 @@ def load_calibration(path: str | os.PathLike[str]) -> CalibrationRecord:
     Raises
     ------
     CalibrationError
-        If the file is no such record.
+        If it is no such record.
 
     Examples
     --------
@@ -297,8 +296,8 @@ def check_calibration(
     """Check that each judge has a fitting record for each dimension, and has not changed since.
 
     What a judge is now stands in the manifest of `run`, or in the YAML file `judges` (name ->
-    ``model``, ``prompt``, ``rubric``, ``options``). Raises where a file cannot be read, or two
-    records are for one judge and dimension.
+    ``model``, ``prompt``, ``rubric``, ``options``). Raises where a file cannot be read, or a judge
+    and dimension have two records.
     """
     known = _by_judge([load_calibration(path) for path in records])
     identities = {} if judges is None else read_yaml(judges, dict[str, JsonObject], GateError)
@@ -341,7 +340,7 @@ def check_calibration(
 
 
 def decide_nothing(comparison: Comparison, faults: Sequence[str]) -> Comparison:
-    """Return the comparison with every outcome ``"cannot tell"``, and why in its messages."""
+    """Return it with every outcome ``"cannot tell"``, and why."""
     reasons = f"{UNDECIDED} {' '.join(faults)}"
     table = comparison.table.assign(
         outcome="cannot tell", message=comparison.table["message"].str.rstrip(".") + reasons
@@ -360,9 +359,8 @@ def compare_powered(
 ) -> Comparison:
     """Test the drop as people would see it, from judges' verdicts corrected by people's.
 
-    Both are verdicts with orders combined, people's on some of the judges' dialogues, drawn at
-    random. Whatever the judge rewards cancels, as in
-    :func:`~heart_utils.agreement.prediction_powered.prediction_powered_ratings`.
+    Both come with orders combined, people's on a random draw of the judges' dialogues. The judge's
+    tastes cancel (:func:`~heart_utils.agreement.prediction_powered.prediction_powered_ratings`).
     """
     drops = powered_drops(
         judged, people, baseline=baseline, candidate=candidate, dimensions=dimensions
@@ -389,7 +387,7 @@ def powered_drops(
     candidate: str,
     dimensions: Sequence[str] | None = None,
 ) -> pd.DataFrame:
-    """Estimate the drop as people would see it, a row a dimension, with its standard error."""
+    """Estimate the drop people would see, by dimension, with its standard error."""
     rows = []
     for part in comparable_parts(judged, baseline, candidate, dimensions):
         dimension = part["dimension"].iloc[0]

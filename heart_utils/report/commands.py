@@ -1,6 +1,6 @@
 """The commands ``heart-gate`` and ``heart-audit``, their reports, and the methods paragraph.
 
-``heart-gate BASELINE CANDIDATE``: did a candidate get worse? Each side is a file of votes or a run.
+``heart-gate BASELINE CANDIDATE``: did a candidate get worse? Each is a file of votes or a run.
 ``heart-audit VOTES``: what can these votes support?
 """
 
@@ -88,7 +88,7 @@ scores_to_verdicts(load_scores("scores.csv")).to_csv("votes.csv", index=False)""
 
 @dataclass(frozen=True)
 class Sides:
-    """Verdicts that put a baseline and a candidate into one fit."""
+    """Verdicts that put baseline and candidate into one fit."""
 
     verdicts: pd.DataFrame  #: orders combined
     responders: pd.DataFrame  #: the table for all of them
@@ -98,7 +98,7 @@ class Sides:
     run: str | None = None  #: that both come from, or the candidate's; None of files
 
     def compare(self, **options: Any) -> Comparison:
-        """Test the candidate against the baseline, with the options of `compare_responders`."""
+        """Test the candidate, with the options of `compare_responders`."""
         return compare_responders(
             self.verdicts,
             baseline=self.baseline,
@@ -110,7 +110,7 @@ class Sides:
 
 @dataclass(frozen=True)
 class Side:
-    """What one side comes from: its tables, empty where there is none, and the responder."""
+    """One side's tables, empty where there is none, and its responder."""
 
     name: str  # of the run or the file
     where: str  # the same in a sentence
@@ -119,7 +119,7 @@ class Side:
     responder: str  # empty where a file was given alone
 
     def own(self) -> Side:
-        """Keep the verdicts on the responder alone, under ids of this side."""
+        """Keep the responder's verdicts, under ids of this side."""
         rows, who = self.tables["verdicts"], self.tables["responders"]
         rows = rows[(rows[SIDES] == self.responder).any(axis=1)]
         ids = {name: f"{self.name}:" + rows[name] for name in ("comparison_id", "pair_id")}
@@ -137,12 +137,11 @@ class Side:
         return replace(self, tables=self.tables | {"verdicts": rows, "responders": who})
 
     def opponents(self) -> set[str]:
-        """Name whom the responder met."""
         rows = self.tables["verdicts"]
         return _names(rows[(rows[SIDES] == self.responder).any(axis=1)]) - {self.responder}
 
     def replies(self, who: Iterable[str]) -> pd.Series:
-        """Return the texts by responder and history, several replies to one history joined."""
+        """Return texts by responder and history, several joined."""
         rows = self.tables["replies"].fillna({"text": ""})
         written = rows[rows["responder"].isin(who)].groupby(["responder", "history_id"])["text"]
         return written.agg(lambda texts: "\n".join(sorted(texts)))
@@ -162,18 +161,18 @@ def read_sides(
 ) -> Sides:
     """Bring the judges' verdicts on two responders into one table, joining two runs if they match.
 
-    Runs match if their histories and opponents' replies are the same word for word. People's
-    verdicts are left out; the opponents' on one another are taken from the baseline's run.
+    Runs match if histories and opponents' replies are the same word for word. People's verdicts are
+    left out; the opponents' on one another are the baseline run's.
 
     Parameters
     ----------
-    baseline, candidate : str
-        A responder of `run`, or ``run:responder``, or, of a file of votes, ``votes.csv:responder``.
-        Of two files that differ in one responder each, their names are enough.
-    run : str, optional
-        The run of responders that are named alone.
-    protocol : str, optional
-        Protocol of the verdicts, needed where a run holds several.
+    baseline, candidate
+        A responder of `run`, ``run:responder``, or ``votes.csv:responder``; a file's name is enough
+        if two files differ in one responder each.
+    run
+        The run of responders named alone.
+    protocol
+        Needed where a run holds verdicts of several.
     **reading
         Of files, as in :func:`~heart_utils.sources.load.load_verdicts`.
 
@@ -184,7 +183,7 @@ def read_sides(
     Raises
     ------
     GateError, heart_utils.runs.RunError
-        If a responder or a run is not there, or the runs do not match.
+        If a responder or a run is not there, or runs do not match.
 
     Examples
     --------
@@ -228,7 +227,7 @@ def _common_opponents(one: Side, other: Side) -> set[str]:
 
 
 def _find(named: str, run: str | None, protocol: str | None, reading: FileOptions) -> Side:
-    """Read the run or the file of a side; a responder's own name may hold a colon."""
+    """Read a side's run or file; a responder's name may hold a colon."""
     if file := VOTE_FILE.match(named):
         path = Path(file[1]).expanduser().resolve()
         if path.is_file() or run is None:
@@ -296,7 +295,7 @@ def _judged(side: Side, protocol: str | None) -> Side:
 
 
 def _name_both(one: Side, other: Side) -> tuple[Side, Side]:
-    """Find the responder of a file without a name: the one that the other side lacks."""
+    """Find a file's unnamed responder: the one that the other lacks."""
     named = []
     for side, elsewhere in ((one, other), (other, one)):
         names = _names(side.tables["verdicts"])
@@ -312,7 +311,7 @@ def _name_both(one: Side, other: Side) -> tuple[Side, Side]:
 
 
 def _alike(one: Side, other: Side) -> str:
-    """Count the candidate's replies on which only the judges' random variation can differ."""
+    """Count the candidate's replies on which only judges' random variation can differ."""
     written = [side.replies([side.responder]).droplevel("responder") for side in (one, other)]
     both = pd.concat(written, axis=1, join="inner", keys=["one", "other"])
     both = both[both.map(bool).all(axis=1)]
@@ -323,7 +322,7 @@ def _alike(one: Side, other: Side) -> str:
 
 
 def _check_words(one: Side, other: Side, opponents: set[str], judged: set[str]) -> None:
-    """Refuse runs that show a judged history, or an opponent's reply to it, in other words."""
+    """Refuse runs whose judged histories or opponents' replies differ."""
     turns_of = [side.tables["histories"].set_index("history_id")["turns"] for side in (one, other)]
     words = [
         turns.map(lambda turns: repr([(turn["speaker"], turn["text"]) for turn in turns]))
@@ -350,11 +349,11 @@ def write_reports(comparison: Comparison, folder: Path, *, note: str = "") -> li
 
     Parameters
     ----------
-    comparison : Comparison
+    comparison
         What a gate found.
-    folder : pathlib.Path
-        Where to write; it is made if need be.
-    note : str
+    folder
+        Made if need be.
+    note
         Where the verdicts come from.
 
     Returns
@@ -369,8 +368,8 @@ def write_reports(comparison: Comparison, folder: Path, *, note: str = "") -> li
     >>> duels = duels.assign(responder_a="new", responder_b="old", dimension="overall")
     >>> found = compare_anytime(duels, baseline="old", candidate="new")
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     [file.name for file in write_reports(found, Path(folder))]
-    ['gate.html', 'gate.xml', 'gate.md']
+    ...     write_reports(found, Path(folder))[0].name
+    'gate.html'
     """
     contents = _gate_files(comparison, folder, note)
     write_together(contents)
@@ -383,7 +382,7 @@ def _gate_files(comparison: Comparison, folder: Path, note: str) -> dict[Path, b
 
 
 def report_text(comparison: Comparison, name: str, note: str = "") -> str:
-    """Fill ``gate.html`` (with a figure, which needs matplotlib), ``gate.xml`` or ``gate.md``."""
+    """Fill ``gate.html`` (its figure needs matplotlib), ``gate.xml`` or ``gate.md``."""
     table, words = comparison.table, _words(comparison)
     _refuse_people(comparison, note)
     low, high = (
@@ -419,7 +418,7 @@ def report_text(comparison: Comparison, name: str, note: str = "") -> str:
 
 
 def as_markdown(text: object) -> str:
-    """Escape a user's text, so that Markdown shows it and does nothing else with it."""
+    """Escape a text, so that Markdown only shows it."""
     one_line = " ".join(str(text).split())
     without_tags = re.sub(r"<(?=[a-zA-Z/!?])", "&lt;", re.sub(r"&(?=[#\w])", "&amp;", one_line))
     return re.sub(r"([\\`*|~$#])", r"\\\1", without_tags).replace("](", r"]\(")
@@ -436,7 +435,7 @@ def _refuse_people(comparison: Comparison, note: str) -> None:
 
 
 def plot_drops(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
-    """Draw the drop on each dimension between two one-sided bounds; right of the line is worse."""
+    """Draw each dimension's drop between two one-sided bounds; right is worse."""
     table = comparison.table
     ax = plot_intervals(
         table,
@@ -501,7 +500,7 @@ def _svg(figure: Figure, salt: str) -> Markup:
 
 
 def report_audit(audit: Audit, name: str) -> str:
-    """Fill ``audit.html`` (with figures, which needs matplotlib) or ``audit.md``."""
+    """Fill ``audit.html`` (its figures need matplotlib) or ``audit.md``."""
     refuse_identities({"the audit": audit.findings}, {}, known=known_people())
     by_level = dict(list(audit.findings.groupby("level")))
     parts = [
@@ -525,7 +524,7 @@ def report_audit(audit: Audit, name: str) -> str:
 
 
 def addresses() -> dict[str, str]:
-    """Return the address of each page that explains a check; none where the package names none."""
+    """Return the address of each check's page, if the package names any."""
     told: Sequence[str] = ()
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         told = importlib.metadata.metadata("heart-utils").get_all("Project-URL") or ()
@@ -560,17 +559,17 @@ def methods(
     records: Sequence[CalibrationRecord] | None = None,
     cards: pd.DataFrame | None = None,
 ) -> str:
-    """Write the paragraph of a paper's methods section on the verdicts of a run and a fit to them.
+    """Write the paragraph of a paper's methods section on a run's verdicts and a fit to them.
 
     Parameters
     ----------
-    run : Run or str
+    run
         A run with the table ``verdicts``, or its name or folder.
-    ratings : Ratings
-        What was fitted to these verdicts.
-    records : sequence of CalibrationRecord, optional
-        Of the judges; by default those in the run's folder ``calibration``.
-    cards : pandas.DataFrame, optional
+    ratings
+        What was fitted to them.
+    records
+        Of the judges; by default those in the run's ``calibration``.
+    cards
         Of simulated seekers, from :func:`~heart_utils.report.seekers.check_seekers`.
 
     Returns
@@ -583,9 +582,8 @@ def methods(
     --------
     >>> from heart_utils import fit_ratings, open_run
     >>> run = open_run("public")
-    >>> methods(run, fit_ratings(run.read("verdicts"), n_resamples=0)).split(",")[0]
-    '6 responders were compared on 160 histories (80 dialogues) by 65 people and 1 model judge
-    (gpt-4)'
+    >>> methods(run, fit_ratings(run.read("verdicts"), n_resamples=0)).split(" (")[0]
+    '6 responders were compared on 160 histories'
     """
     opened, settings = run if isinstance(run, Run) else open_run(run), ratings.settings
     rows = opened.read("verdicts")
@@ -662,7 +660,7 @@ def _records(table: pd.DataFrame) -> Any:
 
 
 def _refuse(command: str, error: Exception, next_step: str) -> int:
-    """Say why a command does not do what it was asked, and how a file may be read."""
+    """Say why a command stops, and how a file may be read."""
     print(f"{command}: {redact_message(str(error))}", file=sys.stderr)
     if isinstance(error, DataError) and error.options:
         scores = command == "heart-audit" and "load_scores(" in str(error)
@@ -672,7 +670,6 @@ def _refuse(command: str, error: Exception, next_step: str) -> int:
 
 
 def heart_audit(arguments: Sequence[str] | None = None) -> int:
-    """Audit a file as the command line asks, and return the exit code."""
     options = _audit_parser().parse_args(arguments)
     with warnings.catch_warnings():
         warnings.showwarning = _note
@@ -741,7 +738,6 @@ def _audit_parser() -> argparse.ArgumentParser:
 
 
 def heart_gate(arguments: Sequence[str] | None = None) -> int:
-    """Compare two responders as the command line asks, and return the exit code."""
     options = _gate_parser().parse_args(arguments)
     try:
         reading = reading_of(options)

@@ -29,15 +29,15 @@ def read_conversation(
     *,
     who_wrote: str,
 ) -> Html:
-    """Show one history as a conversation, with replies to it below if there are any.
+    """Show one history as a conversation, with any replies below.
 
     Parameters
     ----------
-    history : mapping or pandas.Series
-        A row of the histories table.
-    replies : mapping of str to str, optional
+    history
+        A row of the table ``histories``.
+    replies
         What is above each reply -> its text.
-    who_wrote : str
+    who_wrote
         Who wrote the words, for the reader.
 
     Returns
@@ -48,7 +48,7 @@ def read_conversation(
     Raises
     ------
     ValueError
-        If the licence of the history does not let its words be published.
+        If the history's licence does not let its words be published.
 
     Examples
     --------
@@ -80,23 +80,23 @@ def practise_comparisons(
 ) -> Html:
     """Build a page of at most twelve comparisons to practise on, one a dialogue.
 
-    The page stores and sends nothing. Two probes are never compared. After the choice it shows what
-    judges said, and whether most people who judged the pair chose the same.
+    It stores and sends nothing, and compares no two probes. After the choice it shows what judges
+    said, and whether most people chose the same.
 
     Parameters
     ----------
-    tables : mapping of str to pandas.DataFrame
-        ``histories``, ``replies``, ``comparisons``, ``verdicts`` and ``responders`` of a run; only
+    tables
+        A run's ``histories``, ``replies``, ``comparisons``, ``verdicts`` and ``responders``; only
         valid replies are shown.
-    licences : iterable of str
-        What the manifest records.
-    who_wrote : str
+    licences
+        From the manifest.
+    who_wrote
         As in :func:`read_conversation`.
-    cautions : mapping of str to str, optional
+    cautions
         Rater -> what must stand beside its verdicts.
-    differs : mapping of str to str, optional
-        Responder -> in what its reply differs from the one beside it, told after the choice.
-    rng : numpy.random.Generator
+    differs
+        Responder -> how its reply differs from the other, told after the choice.
+    rng
         Draws conversations, pairs and sides.
 
     Returns
@@ -111,8 +111,8 @@ def practise_comparisons(
     >>> page = practise_comparisons(
     ...     dict.fromkeys(names, one), licences=[], who_wrote="me", rng=np.random.default_rng(1)
     ... )
-    >>> page._repr_html_()[:62]
-    '<p>There is no practice here: words under CC-BY-NC-4.0 may not'
+    >>> page._repr_html_()[:29]
+    '<p>There is no practice here:'
     """
     names = ("histories", "replies", "comparisons", "verdicts", "responders")
     histories, replies, comparisons, verdicts, responders = (tables[name] for name in names)
@@ -201,7 +201,7 @@ def _sides(
 
 
 def _what_was_said(verdicts: pd.DataFrame, flip: bool) -> list[tuple[str, str, bool]]:
-    """List the answers on one pair by the sides of this page: of judges each, of people counts."""
+    """List the answers on a pair by this page's sides: judges', and people's counts."""
     side = {choice: SEEN_AS[TURNED[choice] if flip else choice] for choice in SEEN_AS}
     lines = []
     for line, rows in verdicts[verdicts["rater_kind"] == "human"].groupby("dimension", sort=False):
@@ -235,7 +235,7 @@ def _what_was_said(verdicts: pd.DataFrame, flip: bool) -> list[tuple[str, str, b
 
 
 def _peoples_choices(verdicts: pd.DataFrame, flip: bool) -> dict[str, int]:
-    """Count people's choices by the sides of this page; empty where no person judged."""
+    """Count people's choices by this page's sides; empty without any."""
     people = verdicts[verdicts["rater_kind"].eq("human") & verdicts["state"].eq("valid")]
     people = people[~people["simulated"].fillna(False).astype(bool)]
     on_overall = people["dimension"].eq("overall")

@@ -83,8 +83,8 @@ characters of the names only."""
 def use_book_style() -> None:
     """Set size, fonts and colours of the figures that follow, and save them as SVG.
 
-    It changes ``matplotlib.rcParams`` for the whole process: no figure is wider than 4.8 inches, so
-    that a phone shows its letters. In a notebook the rows behind a figure go with it as CSV.
+    It changes ``matplotlib.rcParams`` for the whole process; no figure is wider than 4.8 inches. In
+    a notebook their rows go along as CSV.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def use_book_style() -> None:
     Examples
     --------
     >>> import matplotlib as mpl
-    >>> with mpl.rc_context():  # what was set before comes back after it
+    >>> with mpl.rc_context():
     ...     use_book_style()
     ...     mpl.rcParams["axes.spines.top"]
     False
@@ -134,11 +134,11 @@ def keep_rows(axes: Axes, table: pd.DataFrame, *, first: Sequence[str | None] = 
 
     Parameters
     ----------
-    axes : matplotlib.axes.Axes
-        Where they were drawn. The rows of all axes of a figure go below each other.
-    table : pandas.DataFrame
-        The rows, with whatever they say of themselves.
-    first : sequence of str
+    axes
+        Where they were drawn; the rows of a figure's axes go below each other.
+    table
+        The rows.
+    first
         Columns that come first: names, estimate and interval.
 
     Examples
@@ -156,7 +156,7 @@ def keep_rows(axes: Axes, table: pd.DataFrame, *, first: Sequence[str | None] = 
 
 
 def rows_as_csv(figure: Figure) -> dict[str, str]:
-    """Return the rows that a figure keeps as CSV, with six digits; nothing if it keeps none."""
+    """Return the rows that a figure keeps, if any, as CSV with six digits."""
     kept = [getattr(axes, KEPT) for axes in figure.axes if hasattr(axes, KEPT)]
     if not kept:
         return {}
@@ -175,7 +175,7 @@ class Rated(Protocol):
 
 
 def ratings_table(given: Rated | pd.DataFrame | Mapping[Any, Any]) -> pd.DataFrame:
-    """Return the ratings table of a table, a fit or several leaderboards by group."""
+    """Return the table of a table, a fit or leaderboards by group."""
     if isinstance(given, Mapping):
         return pd.concat([ratings_table(board) for board in given.values()], ignore_index=True)
     return given if isinstance(given, pd.DataFrame) else given.table
@@ -205,25 +205,25 @@ def plot_intervals(
 
     Parameters
     ----------
-    table : pandas.DataFrame or Ratings
+    table
         One row an estimate, from top to bottom. Ends are in ``<value>_low`` and ``<value>_high``,
-        else in ``ci_low`` and ``ci_high``, where there are such; an infinite one is an arrow.
-    value : str
-        Column of the estimates.
-    label : str
-        Column of the names of the rows; several estimates of one name share its row.
-    by : str, optional
-        Column of the colour and marker.
-    looks : mapping of str to tuple, optional
+        else ``ci_low`` and ``ci_high``; an infinite one is an arrow.
+    value
+        Column of estimates.
+    label
+        Column of rows' names; estimates of one name share its row.
+    by
+        Column of colour and marker.
+    looks
         Value of `by` -> its colour and marker.
-    reference : mapping of str to float, optional
+    reference
         Words -> position of a thin line, such as ``{"a coin": 0.5}``.
-    xlabel : str, optional
+    xlabel
         What is drawn, with its unit and what the interval covers; by default the column's name.
-    simulated : bool
-        Whether the figure says SIMULATED, as it also does if the column ``simulated`` says so.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw; by default a new figure as high as the table is long.
+    simulated
+        Whether to write SIMULATED; a column ``simulated`` can also say so.
+    ax
+        By default a new figure.
 
     Returns
     -------
@@ -236,11 +236,10 @@ def plot_intervals(
 
     Examples
     --------
-    >>> found = pd.DataFrame({"judge": ["x", "y"], "n_eff": [1.2, 2.0]})
-    >>> found = found.assign(n_eff_low=[1.0, 1.5], n_eff_high=[1.5, 3.0])
+    >>> found = pd.DataFrame({"judge": ["x"], "n_eff": 1.2, "n_eff_low": 1.0, "n_eff_high": 1.5})
     >>> ax = plot_intervals(found, value="n_eff", label="judge", reference={"one judge": 1.0})
     >>> [text.get_text() for text in ax.get_yticklabels()]
-    ['x', 'y']
+    ['x']
     """
     table = ratings_table(table)
     rows = list(dict.fromkeys(table[label]))
@@ -309,18 +308,18 @@ def plot_leaderboard(
 ) -> Axes:
     """Draw ratings with their intervals, best responder on top, and what they rest on.
 
-    A star marks a responder who never won or never lost.
+    A star marks who never won or never lost.
 
     Parameters
     ----------
-    ratings : pandas.DataFrame or Ratings
-        Ratings from a fit, or rows of the table ``ratings``: one row a responder.
-    title : str, optional
+    ratings
+        From a fit, or of the table ``ratings``: one row a responder.
+    title
         The finding, or what was rated and by whom.
-    origin : str, optional
+    origin
         What the verdicts are, such as ``"replayed"``, unless simulated.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw; by default a new figure as high as the table is long.
+    ax
+        By default a new figure.
 
     Returns
     -------
@@ -335,8 +334,8 @@ def plot_leaderboard(
     --------
     >>> from heart_utils.ratings.ratings import fit_ratings
     >>> duel = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b", "a"]})
-    >>> ax = plot_leaderboard(fit_ratings(duel, n_resamples=0), title="x is ahead")
-    >>> [label.get_text() for label in ax.get_yticklabels()]  # from the bottom
+    >>> ax = plot_leaderboard(fit_ratings(duel, n_resamples=0))
+    >>> [label.get_text() for label in ax.get_yticklabels()]  # upwards
     ['y', 'x']
     """
     table = ratings_table(ratings)
@@ -362,11 +361,11 @@ def plot_boards(
 
     Parameters
     ----------
-    boards : pandas.DataFrame or mapping of Ratings
+    boards
         From :func:`heart_utils.fit_boards`, or rows of ``ratings``, one a responder and `by`.
-    by : str
+    by
         Such as ``"dimension"``, ``"group"`` or ``"rater"``.
-    origin : str
+    origin
         As in :func:`plot_leaderboard`.
 
     Returns
@@ -440,13 +439,13 @@ def plot_boards(
 def plot_forest(effects: pd.DataFrame) -> Axes:
     """Draw models' win shares over people with intervals, as a forest plot by group.
 
-    What was computed here has a filled marker, what a paper prints a hollow one.
+    Filled markers were computed here, hollow ones are printed in a paper.
 
     Parameters
     ----------
-    effects : pandas.DataFrame
-        Rows of the table ``effects``, top to bottom, with ``group`` (the heading, eight groups at
-        most) and ``line`` (the words above each effect, of at most 50 characters).
+    effects
+        Rows of the table ``effects``, top to bottom, with ``group`` (a heading; at most eight) and
+        ``line`` (above each effect, at most 50 characters).
 
     Returns
     -------
@@ -455,14 +454,14 @@ def plot_forest(effects: pd.DataFrame) -> Axes:
     Raises
     ------
     ValueError
-        If there is no group, or more of them than there are colours.
+        If there is no group, or more than there are colours.
 
     Examples
     --------
     >>> row = {"line": "a study", "group": "Strangers", "win_share": 0.6, "ci_low": 0.5}
     >>> row |= {"ci_high": 0.7, "ci_level": 0.95, "evidence": "measured"}
-    >>> plot_forest(pd.DataFrame([row])).get_xlabel()
-    "Share that the model's reply wins; bars: 95 % interval"
+    >>> plot_forest(pd.DataFrame([row])).get_xlabel().split(" that")[0]
+    'Share'
     """
     groups = list(dict.fromkeys(effects["group"]))
     if not 0 < len(groups) <= len(COLOURS):
@@ -507,16 +506,15 @@ def plot_trend(
 
     Parameters
     ----------
-    models : pandas.DataFrame
-        One row a model, with ``responder``, `x` (without it a model is not drawn) and ``rating``;
-        if known, also ``rating_low``, ``rating_high``, ``responder_kind``, ``on_frontier``,
-        ``simulated``.
-    x : str
+    models
+        One row a model, with ``responder``, `x` (if missing, it is not drawn), ``rating``, and if
+        known ``rating_low``, ``rating_high``, ``responder_kind``, ``on_frontier``, ``simulated``.
+    x
         Column of the logarithmic scale.
-    x_label, y_label : str
+    x_label, y_label
         Names of that scale, with its unit, and of the rating.
-    frontier : bool
-        Whether to join the models on the frontier by a line.
+    frontier
+        Whether to join the models on the frontier.
 
     Returns
     -------
@@ -577,18 +575,18 @@ def plot_measures(
     cluster: str = "dialogue_id",
     ci_level: float = 0.95,
 ) -> Axes:
-    """Draw responders by two measures, each with its name: such as one turn and the whole.
+    """Draw responders by two measures, such as one turn and the whole, each with its name.
 
     Parameters
     ----------
-    first, second : pandas.DataFrame
-        Scores by either measure, as :func:`~heart_utils.agreement.ranks.order_changes` takes them.
-    x_label, y_label : str
-        What the first and the second measure are, with their units.
-    cluster : str
+    first, second
+        Scores by either, as :func:`~heart_utils.agreement.ranks.order_changes` takes them.
+    x_label, y_label
+        What they are, with their units.
+    cluster
         What was sampled: the starts.
-    ci_level : float
-        Level of the intervals of both means, over starts.
+    ci_level
+        Level of both means' intervals, over starts.
 
     Returns
     -------
@@ -597,16 +595,16 @@ def plot_measures(
     Raises
     ------
     AgreementError
-        If both measures have fewer than two responders or four starts in common.
+        If they share fewer than two responders or four starts.
 
     Examples
     --------
-    >>> starts = pd.DataFrame({"dialogue_id": range(4), "m": [1, 2, 1, 2], "n": 2, "o": 3}).melt(
+    >>> starts = pd.DataFrame({"dialogue_id": range(4), "m": [1, 2, 1, 2], "n": 2}).melt(
     ...     "dialogue_id", var_name="responder", value_name="score"
     ... )
-    >>> ax = plot_measures(starts, starts, x_label="One turn", y_label="Whole conversation")
+    >>> ax = plot_measures(starts, starts, x_label="One turn", y_label="Conversation")
     >>> [text.get_text() for text in ax.texts]
-    ['m', 'n', 'o']
+    ['m', 'n']
     """
     both: Any = complete_starts(first, second, cluster)
     reach = float(stats.t.ppf((1 + ci_level) / 2, len(both) - 1))
@@ -652,20 +650,20 @@ def explore(
 
     Parameters
     ----------
-    table : pandas.DataFrame
-        One row a line, square or cell, with the columns that `KINDS` names. For ``"guess"`` the
-        first row is what a reader guesses.
-    kind : str
+    table
+        One row a line, square or cell, with the columns of `KINDS`. For ``"guess"`` the first is
+        what a reader guesses.
+    kind
         A key of `KINDS`.
-    figure : str
-        Name of the static figure that this takes the place of, or of the table that it joins.
-    switches : mapping of str to str
-        Column -> words beside the field that chooses among its values, or that colours by it.
-    shown : mapping of str to str
+    figure
+        Name of the static figure that this replaces, or of the table it joins.
+    switches
+        Column -> words beside the field that chooses among its values, or colours by it.
+    shown
         Column -> its name in what a tap shows.
-    cards : pandas.DataFrame, optional
+    cards
         For ``"matrix"`` facts of each ``row``; for ``"forest"`` studies without a size: ``study``,
-        the side that it ``favours`` and ``source``.
+        the side it ``favours``, ``source``.
 
     Returns
     -------
@@ -698,22 +696,22 @@ def explore(
 
 
 def mark_simulated(ax: Axes, table: pd.DataFrame | bool) -> None:
-    """Write SIMULATED in the lower right corner of a figure if any row behind it was simulated.
+    """Write SIMULATED in a figure's lower right corner if any row behind it was simulated.
 
     Parameters
     ----------
-    ax : matplotlib.axes.Axes
+    ax
         Where to write.
-    table : pandas.DataFrame or bool
-        The table that was drawn; or whether to write.
+    table
+        What was drawn; or whether to write.
 
     Examples
     --------
     >>> import matplotlib.pyplot as plt
     >>> _, ax = plt.subplots()
     >>> mark_simulated(ax, pd.DataFrame({"simulated": [True, False]}))
-    >>> [text.get_text() for text in ax.texts]
-    ['SIMULATED']
+    >>> ax.texts[0].get_text()
+    'SIMULATED'
     """
     if is_simulated(table) if isinstance(table, pd.DataFrame) else table:
         ax.text(
@@ -737,12 +735,12 @@ def use_cjk_font() -> Html:
     Returns
     -------
     Html
-        A style element with the font inside; elements with ``lang="zh"`` and table cells use it.
+        A style with the font inside, for ``lang="zh"`` and table cells.
 
     Examples
     --------
     >>> import matplotlib as mpl
-    >>> with mpl.rc_context():  # what was set before comes back after it
+    >>> with mpl.rc_context():
     ...     use_cjk_font()._repr_html_()[:17]
     '<style>@font-face'
     """
@@ -782,7 +780,7 @@ def _draw_rows(
     look: Sequence[str],
     **line_style: Any,
 ) -> None:
-    """Draw estimates and their bars; a bar without an end is an arrow beyond the axes."""
+    """Draw estimates and bars; a bar without an end is an arrow."""
     (value, low, high), (colour, marker) = columns, look
     if low in rows and high in rows:
         finite = within[[*columns]].astype(float).replace([np.inf, -np.inf], np.nan)
@@ -812,7 +810,7 @@ def _draw_rows(
 
 
 def _fold(text: str, width: int) -> str:
-    """Go on in the next line, but not between a number and its per cent."""
+    """Wrap, but not between number and per cent."""
     return textwrap.fill(text.replace(" %", "\u00a0%"), width)
 
 
@@ -859,7 +857,7 @@ def _interval_label(ratings: pd.DataFrame) -> str:
 
 
 def _say_what_it_rests_on(ax: Axes, ratings: pd.DataFrame, origin: str) -> None:
-    """Write the size of a leaderboard's data, and all its caveats, inside the figure."""
+    """Write the size of the data, and all caveats, inside the figure."""
     n_verdicts = int(ratings["n_verdicts"].sum()) // 2  # each is counted for both who met
     n_clusters = int(ratings["n_clusters"].max())  # 0 where nothing was resampled
     each = " at most each" if ratings["n_clusters"].min() < n_clusters else ""
@@ -890,7 +888,6 @@ def _say_what_it_rests_on(ax: Axes, ratings: pd.DataFrame, origin: str) -> None:
 
 
 def _name_points(ax: Axes, x: pd.Series, y: pd.Series, names: Iterable[str]) -> None:
-    """Write each name in the first place beside its point that covers nothing."""
     # so that the layout stands before places are tried
     ax.figure.draw_without_rendering()  # type: ignore[union-attr]
     points, room = ax.transData.transform(list(zip(x, y, strict=True))), ax.get_window_extent()

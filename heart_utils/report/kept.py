@@ -53,28 +53,27 @@ def kept(
     """Run a simulation, or read its kept table if neither call nor code has changed.
 
     Code is all that the function reaches by imports, without comments and docstrings. ``make
-    simulations`` keeps the tables anew (``HEART_KEPT=write``); ``HEART_KEPT=ignore`` computes all.
+    simulations`` keeps tables anew (``HEART_KEPT=write``); ``HEART_KEPT=ignore`` computes all.
 
     Parameters
     ----------
-    name : str
-        Name of the table, which no other call has.
-    function : callable
-        Returns a DataFrame that depends on its arguments alone; of the package, or of the chapter.
+    name
+        Of the table; no other call has it.
+    function
+        Of the package or the chapter; its DataFrame depends on its arguments alone.
     *args, **settings
-        Its arguments: numbers, texts, dataclasses or containers of them; a generator must be fresh,
-        as :func:`~heart_utils.ratings.resampling.estimate_rng` returns it.
+        Numbers, texts, dataclasses or containers of them; a generator must be fresh, as from
+        :func:`~heart_utils.ratings.resampling.estimate_rng`.
 
     Returns
     -------
     pandas.DataFrame
-        What the function returns; read from ``data/simulated`` or computed, with equal values.
+        Read from ``data/simulated`` or computed, with equal values.
 
     Raises
     ------
     ValueError
-        If a generator was used before, or a chapter's function uses a variable beside its
-        arguments.
+        If a generator was used before, or a chapter's function uses other variables.
 
     Examples
     --------
@@ -114,13 +113,12 @@ def kept(
 
 
 def read_manifest(folder: Path) -> dict[str, JsonObject]:
-    """Read for each table its call, checksums of code and table, and seconds it took."""
+    """Read each table's call, checksums of code and table, and seconds."""
     file = folder / "manifest.json"
     return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
 
 def _call(function: Callable[..., Any], args: Iterable[Any], settings: Mapping[str, object]) -> str:
-    """Write a call out, as Python where the arguments' own texts are."""
     written = [_text(value) for value in args] + [
         f"{key}={_text(value)}" for key, value in sorted(settings.items())
     ]
@@ -185,7 +183,7 @@ def _names(tree: ast.Module) -> set[str]:
 
 @cache
 def _read(module: str) -> tuple[str, list[str]]:
-    """Read a module's code and what it imports from the package; empty if it is no module."""
+    """Read a module's code and its imports from the package; empty without one."""
     path = Path(__file__).parents[2].joinpath(*module.split("."))
     file = next(
         (file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None
@@ -211,7 +209,7 @@ def _imports(node: ast.AST) -> list[str]:
 
 
 def _plain(tree: ast.Module) -> str:
-    """Write code without comments and docstrings, alike in all versions of Python."""
+    """Write code without comments and docstrings, alike in all Pythons."""
     for node in ast.walk(tree):
         node.__dict__.pop("type_params", None)
         body = getattr(node, "body", None)

@@ -1,4 +1,4 @@
-"""The leaderboard as files and as an offline page, and a ranking under a reader's own weights."""
+"""The leaderboard as files and offline page, and a ranking under a reader's weights."""
 
 from __future__ import annotations
 
@@ -61,7 +61,6 @@ LATEX = str.maketrans({letter: f"\\{letter}" for letter in "&%$#_{}"} | {
 def leaderboard_rows(
     ratings: pd.DataFrame | Mapping[str, pd.DataFrame], records: Sequence[Record] = ()
 ) -> pd.DataFrame:
-    """Turn a ratings table into rows of a leaderboard, with records of its judges."""
     if isinstance(ratings, Mapping):
         parts = [
             leaderboard_rows(table, records).assign(data=name) for name, table in ratings.items()
@@ -112,21 +111,21 @@ def leaderboard_html(
 
     Parameters
     ----------
-    ratings : pandas.DataFrame or mapping
+    ratings
         The table ``ratings``, or several by the name of their data.
-    title : str
+    title
         Title of the page.
-    whole_page : bool
-        Whether to give a page or only the part to put into one.
-    records : sequence of CalibrationRecord
-        Of the judges; a judge without one is called "not calibrated".
-    cards : pandas.DataFrame, optional
+    whole_page
+        Whether to give a page, or only a part of one.
+    records
+        Of the judges; one without is called "not calibrated".
+    cards
         Of simulated seekers, from :func:`~heart_utils.report.seekers.check_seekers`.
 
     Returns
     -------
     str
-        HTML, with the same rows as CSV and JSON to save from it.
+        HTML, with the same rows as CSV and JSON to save.
 
     Examples
     --------
@@ -159,13 +158,13 @@ def write_leaderboard(
     records: Sequence[Record] = (),
     cards: pd.DataFrame | None = None,
 ) -> list[Path]:
-    """Write the leaderboard as files for programs, for a reader and for a paper.
+    """Write the leaderboard as files for programs, readers and papers.
 
     Parameters
     ----------
-    ratings : Ratings, mapping or pandas.DataFrame
-        A fit, several as from :func:`heart_utils.fit_boards`, or the table ``ratings``.
-    folder : str or path
+    ratings
+        A fit, several from :func:`heart_utils.fit_boards`, or the table ``ratings``.
+    folder
         Made if need be.
     title, records, cards
         As in :func:`leaderboard_html`.
@@ -173,15 +172,14 @@ def write_leaderboard(
     Returns
     -------
     list of pathlib.Path
-        ``leaderboard.csv``, ``.json``, ``.html``, ``.tex``, ``.xlsx``; ``leaderboard-column`` (as
-        wide as one column of a paper) and ``leaderboard-page`` (as two), each ``.pdf`` and
-        ``.svg``.
+        ``leaderboard.csv``, ``.json``, ``.html``, ``.tex``, ``.xlsx``; ``leaderboard-column`` (one
+        column of a paper wide) and ``leaderboard-page`` (two), as ``.pdf`` and ``.svg``.
 
     Warns
     -----
     UserWarning
         If what draws figures or writes ``.xlsx`` is not installed, and of conversations whose
-        seekers models played, without `cards` or with one that is not to be trusted.
+        seekers models played, without `cards` or with one not to be trusted.
 
     Examples
     --------
@@ -269,14 +267,14 @@ def weigh_by_hand(
 
     Parameters
     ----------
-    scores : pandas.DataFrame
+    scores
         One row per responder, dialogue and dimension; intervals need two dialogues of each
         responder.
-    profiles : mapping
-        Name, which becomes a button -> weights of dimensions with the sum 1.
-    scale : str
+    profiles
+        Name of a button -> weights of dimensions with the sum 1.
+    scale
         What the scores are.
-    ci_level : float
+    ci_level
         Level of the intervals over dialogues.
 
     Returns
@@ -399,7 +397,7 @@ def _cell(name: str, value: Any) -> tuple[str, str | None]:
 
 
 def _plus_minus(rating: float, low: float, high: float) -> str:
-    """Format a rating with its interval in LaTeX; one error where both sides round alike."""
+    """Format a rating with its interval in LaTeX; one error where sides round alike."""
     if math.isnan(low) or math.isnan(high):
         return f"${rating:.0f}$"
     below, above = (
@@ -414,7 +412,7 @@ def _plus_minus(rating: float, low: float, high: float) -> str:
 
 
 def as_workbook(tables: Mapping[str, pd.DataFrame]) -> bytes:
-    """Return tables as the bytes of a workbook, a sheet each; no text is a formula."""
+    """Return a workbook's bytes, a sheet a table; no text is a formula."""
     written = io.BytesIO()
     with extra("excel"):
         import openpyxl  # noqa: F401  (asked for here, so that a missing one is told in a sentence)

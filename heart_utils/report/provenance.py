@@ -1,6 +1,6 @@
 """What a page or a paper rests on, from its rows and the run's ``manifest.json``.
 
-What neither says is "not recorded", as is what the manifest says of another number of rows.
+What neither says, or a manifest says of another number of rows, is "not recorded".
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class TableNote:
 
 
 def note_tables(run: str | Run, *, tables: Sequence[str]) -> list[TableNote]:
-    """Look up what tables rest on; a table that is not there has no note.
+    """Look up what tables rest on; one that is not there has no note.
 
     Parameters
     ----------
-    run : Run or str
+    run
         A run, its name or its path.
-    tables : sequence of str
+    tables
         Such as ``"verdicts"`` (all parts), ``"verdicts/people"`` or ``"public/verdicts"`` (of
         another run).
 
@@ -59,7 +59,7 @@ def note_tables(run: str | Run, *, tables: Sequence[str]) -> list[TableNote]:
     Raises
     ------
     ValueError
-        If a name is no table's, or the manifest says an origin that is not known.
+        If a name is no table's, or the manifest has an unknown origin.
 
     Examples
     --------
@@ -86,7 +86,6 @@ def note_tables(run: str | Run, *, tables: Sequence[str]) -> list[TableNote]:
 
 
 def versions() -> dict[str, str]:
-    """List the versions that figures depend on most."""
     installed = {
         package.name.lower().replace("_", "-"): package.version
         for package in importlib.metadata.distributions()
@@ -97,12 +96,12 @@ def versions() -> dict[str, str]:
 
 
 def show_versions() -> None:
-    """Print the versions that figures depend on most in one line.
+    """Print in one line the versions that figures depend on most.
 
     Examples
     --------
     >>> show_versions()  # doctest: +ELLIPSIS
-    Run with python 3..., heart-utils 0..., numpy ..., jupyter-book ...
+    Run with python 3..., heart-utils 0..., numpy ...
     """
     print(f"Run with {versions_in_words()}.")
 
@@ -143,28 +142,25 @@ def read_results(notebook: str | os.PathLike[str]) -> JsonObject:
 
     Parameters
     ----------
-    notebook : str or path
+    notebook
         An executed copy, as papermill writes it.
 
     Returns
     -------
     dict
-        Name, as given to :func:`~heart_utils.report.tables.record_results`, -> number or text,
-        without figures.
+        Name, as given to :func:`~heart_utils.report.tables.record_results`, -> number or text, no
+        figures.
 
     Raises
     ------
     ValueError
-        If the file is no notebook, or it recorded nothing.
+        If the file is no notebook, or recorded nothing.
 
     Examples
     --------
-    >>> copies = sorted(Path("grid").glob("seed-*.ipynb"))
-    >>> pd.DataFrame([read_results(copy) for copy in copies]).empty
-    True
     >>> read_results("notebooks/02_the_conversations.ipynb")
     Traceback (most recent call last):
-    ValueError: notebooks/02_the_conversations.ipynb recorded nothing. Is it the executed copy?
+    ValueError: notebooks/02_the_conversations.ipynb recorded nothing. ...
     """
     file = Path(notebook)
     try:

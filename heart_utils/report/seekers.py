@@ -36,26 +36,25 @@ def check_seekers(
 ) -> pd.DataFrame:
     """Make the report card of each simulated seeker of a run, before any leaderboard.
 
-    Are its first turns told from what people said at the same places? Does it stay adversarial? Do
-    probes get lower scores from it than real supporters? Do outside raters agree with it? What the
-    run does not have is not checked, and the card says so.
+    Are its first turns told from people's at the same places? Does it stay adversarial? Do probes
+    score lower with it than real supporters? Do outside raters agree with it? What the run lacks is
+    not checked, and the card says so.
 
     Parameters
     ----------
-    run : Run or str
+    run
         A run with the table ``conversations``, or its name or folder.
-    dimension : str
-        Of scores, those that are read.
-    real : pandas.DataFrame, optional
+    dimension
+        Of the scores to read.
+    real
         What people said next: ``history_id`` (or ``start_id``), ``dialogue_id`` and ``text``; by
-        default from ESConv, where starts come from it and it is on this machine.
-    guesses : pandas.DataFrame, optional
-        Of raters who were shown turns of both kinds, with ``seeker``.
-    codes : pandas.DataFrame, optional
-        Of seekers' turns by one coder: the probability that a turn is adversarial. By default by
-        the words of the codebook ``seeker``; the limit is then half of what they find in the
-        starts.
-    ci_level : float
+        default from ESConv, if starts are its and it is on this machine.
+    guesses
+        Of raters who saw turns of both kinds, with ``seeker``.
+    codes
+        One coder's probability that a seeker's turn is adversarial. By default by the words of the
+        codebook ``seeker``, with half of what they find in the starts as limit.
+    ci_level
         Level of the intervals.
 
     Returns
@@ -127,7 +126,7 @@ def _real_turns(histories: pd.DataFrame) -> tuple[pd.DataFrame | None, str]:
 def _same_places(
     own: pd.DataFrame, talks: pd.DataFrame, real: pd.DataFrame | None
 ) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:
-    """Return people's turns and the seeker's first ones at the same starts."""
+    """Return people's turns and the seeker's first, at the same starts."""
     if real is None or real.empty:
         return None, None
     key = "start_id" if "start_id" in real else "history_id"
@@ -142,7 +141,7 @@ def _same_places(
 def _codes(
     seeker_turns: pd.DataFrame, histories: pd.DataFrame, codes: pd.DataFrame | None
 ) -> tuple[pd.DataFrame, float | None]:
-    """Join codes to seekers' turns from adversarial starts; by words, with the limit for words."""
+    """Join codes to turns from adversarial starts; by words, with their limit."""
     columns = ["reply_id", "coder", "probability"]
     adversarial = seeker_turns[seeker_turns["slice"] == "adversarial"]
     if codes is not None:

@@ -40,23 +40,23 @@ def show_table(
 ) -> Styler:
     """Format a table for reading; only what is shown changes.
 
-    Names of columns become words, two ends become one column with the level in its head, missing
-    values are a dash, columns without a value disappear, and text is escaped.
+    Column names become words, missing values a dash; columns without a value disappear, and text is
+    escaped.
 
     Parameters
     ----------
-    table : pandas.DataFrame
-        Any table. An index that only counts is not shown; ``x_low`` and ``x_high`` become one
-        column, whose level is taken from ``ci_level``.
-    digits : int
+    table
+        An index that only counts is not shown; ``x_low`` and ``x_high`` become one column, with the
+        level of ``ci_level`` in its head.
+    digits
         Decimals of numbers that are not whole by type.
-    wrap : bool
-        Whether any cell may continue in the next line, not a sentence alone.
-    percent : sequence of str
+    wrap
+        Whether any cell may continue in the next line, not sentences alone.
+    percent
         Columns of shares to show in percent, with their ends (``"ci"`` for ``ci_low``,
         ``ci_high``).
-    filtered : bool
-        Whether the book's page lets readers choose rows by words and by columns of few entries.
+    filtered
+        Whether the book's page lets readers choose rows by words and columns of few entries.
 
     Returns
     -------
@@ -65,12 +65,9 @@ def show_table(
 
     Examples
     --------
-    >>> board = pd.DataFrame({"win_share": [0.58, None], "ci_low": 0.561, "ci_high": 0.603})
-    >>> shown = show_table(board.assign(ci_level=0.95, why=""), percent=["win_share", "ci"]).data
-    >>> shown.columns.tolist()
-    ['win share', '95 % interval']
-    >>> shown.iloc[0].tolist()
-    ['58 %', '56 to 60 %']
+    >>> board = pd.DataFrame({"win_share": [0.58], "ci_low": 0.561, "ci_high": 0.603})
+    >>> show_table(board.assign(ci_level=0.95), percent=["win_share", "ci"]).data.to_dict("records")
+    [{'win share': '58 %', '95 % interval': '56 to 60 %'}]
     """
     kept = _in_words(_join_ends(table, digits, percent))
     says_nothing = (kept.isna() | (kept.astype(str) == "")).all().to_numpy()
@@ -93,13 +90,13 @@ def show_table(
 
 
 def record_results(results: Mapping[str, Any]) -> None:
-    """Keep the results of a notebook in its executed copy, by name; nothing is shown.
+    """Keep a notebook's results in its executed copy, by name; nothing is shown.
 
-    Prose quotes a result by its name, with the role ``glue:text``.
+    Prose quotes a result by the role ``glue:text``.
 
     Parameters
     ----------
-    results : mapping
+    results
         Name -> number or text. Names are words with hyphens, such as ``"n-votes"``, unique in their
         notebook. Values of numpy and pandas become plain numbers.
 
@@ -123,8 +120,8 @@ def in_words(n: int) -> str:
 
     Parameters
     ----------
-    n : int
-        A count, 0 or more; also a whole number of numpy.
+    n
+        A count, 0 or more, also of numpy.
 
     Returns
     -------
@@ -172,7 +169,7 @@ def _form(name: str, digits: int, percent: Sequence[str]) -> tuple[str, int]:
 
 
 def _ends(low: Any, high: Any, digits: int, unit: str) -> str:
-    """Write an interval; one that rounding would leave without a width gets a decimal more."""
+    """Write an interval, with a decimal more where rounding left no width."""
     one, two = _number(low, digits, unit), _number(high, digits, unit)
     if one == two and low != high:
         one, two = _number(low, digits + 1, unit), _number(high, digits + 1, unit)
