@@ -569,8 +569,9 @@ def test_every_icon_of_the_frame_is_drawn(pages, browser):
 def test_the_search_finds_chapters_before_functions(pages, browser):
     tab = browser.new_page()
     tab.goto((HTML / "search.html").as_uri() + "?q=strengths")
-    # results come one after the other; the headline changes after the last
-    tab.wait_for_selector("#search-results h2:has-text('Search Results')", timeout=90_000)
+    # results come one after the other; the headline, which the theme hides, changes after the last
+    headline = tab.locator("#search-results h2", has_text="Search Results")
+    headline.wait_for(state="attached", timeout=90_000)
     found = [
         link.get_attribute("href")
         for link in tab.query_selector_all("#search-results ul.search > li > a")
