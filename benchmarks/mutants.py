@@ -61,8 +61,7 @@ QUICK = (
 no change reaches."""
 
 READERS = tuple(
-    f"tests/sources/test_{name}.py"
-    for name in ("unusual_files", "files_that_people_have", "sources_files")
+    f"tests/sources/test_{name}.py" for name in ("files_that_people_have", "sources_files")
 )
 DEFAULTS = "tests/test_options.py::test_one_default_serves_all"
 NEAREST = {

@@ -4,15 +4,18 @@ well or badly."""
 import hashlib
 import io
 import json
+import re
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pandas as pd
+import pytest
 
 from heart_utils.sources import catalogue
 from heart_utils.sources.catalogue import Source, SourceFile
+from heart_utils.tables import DataError
 
 MENTALALIGN_REPLIES = [
     "original",
@@ -33,6 +36,73 @@ MENTALALIGN_FILES = [
     "gemini_llm_judge",
     "o4-mini_llm_judge",
 ]
+
+
+def write(folder, name, content):
+    """Write text, bytes or rows as a file of the kind that its name says; without a name, rows stay a
+    table."""
+    if isinstance(content, list) and name.endswith(("json", "jsonl")):
+        mark = "\n" if name.endswith("jsonl") else ","
+        text = mark.join(json.dumps(row, ensure_ascii=False) for row in content)
+        content = text if mark == "\n" else f"[{text}]"
+    if isinstance(content, list):
+        content = pd.DataFrame(content)
+    if not name:
+        return content
+    if isinstance(content, str):
+        (folder / name).write_text(content, encoding="utf-8")
+    elif isinstance(content, bytes):
+        (folder / name).write_bytes(content)
+    else:
+        kind = name.rpartition(".")[2]
+        save = getattr(content, {"xlsx": "to_excel"}.get(kind, f"to_{kind}"))
+        save(folder / name, index=False)
+    return folder / name
+
+
+def proposed(message):
+    """The options of the call that a message proposes, as a reader would paste them."""
+    call = re.search(r"load_\w+\(\n    .*?\n(.*)\n\)", str(message), re.DOTALL)
+    return eval(f"dict({call[1]})")
+
+
+def refused(load, given, **options):
+    """What is said of a file that is not read."""
+    with pytest.raises(DataError) as caught:
+        load(given, **options)
+    return str(caught.value)
+
+
+def added(options, more):
+    """A proposed call with what the user adds to it."""
+    merged = {**options, **more}
+    for name, value in more.items():
+        if isinstance(value, dict):
+            merged[name] = {**options.get(name, {}), **value}
+    return merged
+
+
+def winners(table):
+    """Who won each row, else tie or why there is no answer."""
+    names = [
+        {"a": row["responder_a"], "b": row["responder_b"], "tie": "tie"}.get(
+            row["verdict"], row["state"]
+        )
+        for row in table.to_dict("records")
+    ]
+    return " ".join(names)
+
+
+def holds(table, expected):
+    """Compare the first cells of some columns; ``won`` is who won each row."""
+    found = dict(expected)
+    for name, cells in expected.items():
+        if name == "won":
+            found[name] = winners(table)
+            continue
+        column = table[name].astype(object)
+        found[name] = column.where(column.notna(), None).tolist()[: len(cells)]
+    assert found == expected
 
 
 def know(monkeypatch, source: Source, files: dict[str, tuple[str, str, bytes]]) -> Source:

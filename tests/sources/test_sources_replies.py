@@ -3,7 +3,6 @@ import pytest
 from heart_utils.sources.catalogue import DataUnavailableError
 from heart_utils.sources.heart import flag_reply
 from heart_utils.sources.load import load_histories, load_replies, load_responders
-from heart_utils.tables import DataError
 
 
 def test_strict_sets_without_a_mirror_say_what_to_do(monkeypatch, tmp_path):
@@ -32,11 +31,6 @@ def test_strict_sets_without_a_mirror_say_what_to_do(monkeypatch, tmp_path):
 )
 def test_greetings_closings_and_long_replies_are_flagged_by_rule(text, before, after, flags):
     assert flag_reply(text, n_before=before, n_after=after) == flags
-
-
-def test_sets_without_replies_are_an_error():
-    with pytest.raises(DataError, match="'mtbench' .*replies .sample, heart, esconv."):
-        load_replies("mtbench")
 
 
 def test_the_samples_reference_replies_are_not_human():
