@@ -92,6 +92,19 @@ def test_names_of_several_types_are_refused_alike(path):
             "columns is a list, expected a mapping, as in columns={",
         ),
         (lambda: load_verdicts(ALL, words="links"), "words is a str, expected a mapping"),
+        (
+            lambda: load_verdicts(ALL.head(3).assign(verdict="a", p_a=0.1)),
+            "does not contradict the verdict",
+        ),
+        (lambda: fit_ratings(ALL.head(0), n_resamples=0), "No verdict|no verdict"),
+        (
+            lambda: share_between([6, 5, 5], [5, 4, 6], ci_level=1.5),
+            "ci_level is 1.5; expected a number between 0 and 1",
+        ),
+        (
+            lambda: prediction_powered_ratings(ALL[JUDGE | FIRST], ci_level=1.5),
+            "ci_level is 1.5; expected a number between 0 and 1",
+        ),
     ],
 )
 def test_an_argument_of_the_wrong_kind_is_answered_with_the_right_one(mistake, said):
@@ -110,27 +123,3 @@ def test_a_whole_number_is_a_seed():
 @pytest.mark.parametrize("path", ["fit_ratings", "fit_boards", "judge-aware", "powered"])
 def test_ties_alone_rank_nobody(path):
     assert "they rank nobody" in said_of(path, ALL.assign(verdict="tie"))
-
-
-def test_a_probability_against_its_verdict_is_refused_where_it_is_read():
-    rows = ALL.head(3).assign(verdict="a", p_a=0.1)
-    with pytest.raises(ValueError, match="does not contradict the verdict"):
-        load_verdicts(rows)
-
-
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda level: share_between([6, 5, 5], [5, 4, 6], ci_level=level),
-        lambda level: prediction_powered_ratings(ALL[JUDGE | FIRST], ci_level=level),
-    ],
-)
-def test_no_interval_has_a_level_of_more_than_one(ask):
-    assert len(vars(ask(0.9)) if hasattr(ask(0.9), "__dict__") else ask(0.9))
-    with pytest.raises(ValueError, match="ci_level is 1.5; expected a number between 0 and 1"):
-        ask(1.5)
-
-
-def test_no_verdicts_at_all_are_none_that_count():
-    with pytest.raises(ValueError, match="No verdict|no verdict"):
-        fit_ratings(ALL.head(0), n_resamples=0)

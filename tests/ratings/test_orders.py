@@ -27,61 +27,44 @@ def both(ab, ba, states=("valid", "valid"), **columns):
     return rows.assign(order=["ab", "ba"], verdict=[ab, ba], state=list(states)).assign(**columns)
 
 
+OPPOSED = {"state": "inconsistent", "verdict": None}
+REASON = pd.array(["It asks how she is.", None], dtype="str")
+
+
 @pytest.mark.parametrize(
-    ("ab", "ba", "state", "verdict", "p_a"),
+    ("ab", "ba", "columns", "expected"),
     [
-        ("a", "a", "valid", "a", np.nan),
-        ("b", "b", "valid", "b", np.nan),
-        ("tie", "tie", "valid", "tie", np.nan),
-        ("a", "b", "inconsistent", np.nan, np.nan),
-        ("b", "a", "inconsistent", np.nan, np.nan),
-        ("a", "tie", "valid", "a", 0.75),
-        ("tie", "b", "valid", "b", 0.25),
+        ("a", "a", {}, {"state": "valid", "verdict": "a", "p_a": None, "order": "both"}),
+        ("b", "b", {}, {"state": "valid", "verdict": "b", "p_a": None, "order": "both"}),
+        ("tie", "tie", {}, {"state": "valid", "verdict": "tie", "p_a": None, "order": "both"}),
+        ("a", "b", {}, {**OPPOSED, "p_a": None, "order": "both"}),
+        ("b", "a", {}, {**OPPOSED, "p_a": None, "order": "both"}),
+        ("a", "tie", {}, {"state": "valid", "verdict": "a", "p_a": 0.75, "order": "both"}),
+        ("tie", "b", {}, {"state": "valid", "verdict": "b", "p_a": 0.25, "order": "both"}),
+        # counted as such, and worth the mean of the two in a fit
+        ("a", "b", {"p_a": [0.9, 0.2]}, {**OPPOSED, "p_a": 0.55}),
+        # a failed order leaves the other and a flag; of two failures the worse is kept
+        (
+            None,
+            "b",
+            {"state": ["unparsed", "valid"], "flags": [["greeting"], []], "margin": [None, 4]},
+            {"state": "valid", "verdict": "b", "order": "ba", "comparison_id": "p:ba", "margin": 4,
+             "flags": ["greeting", "one_order"]},
+        ),
+        (None, None, {"state": ["refused", "error"]}, {"state": "error"}),
+        (None, None, {"state": ["unparsed", "abstained"]}, {"verdict": None}),
+        # margins are those of the answers that name the winner
+        ("a", "a", {"margin": [2, 5]}, {"margin": 3.5}),
+        ("a", "tie", {"margin": [2, np.nan]}, {"margin": 2}),
+        ("a", "b", {"margin": [2, 5]}, {"margin": None}),
+        # a reason given in one order only is not that of both
+        ("a", "a", {"rationale": REASON, "call_id": "c1"}, {"rationale": None, "call_id": "c1"}),
     ],
-)
-def test_two_answers_become_one(ab, ba, state, verdict, p_a):
-    row = combine_orders(both(ab, ba)).iloc[0]
-    assert row["state"] == state
-    assert (
-        row["verdict"] is verdict
-        or row["verdict"] == verdict
-        or (pd.isna(row["verdict"]) and pd.isna(verdict))
-    )
-    assert row["p_a"] == pytest.approx(p_a, nan_ok=True)
-    assert row["order"] == "both"
-
-
-def test_probabilities_of_the_two_orders_are_averaged():
-    joined = combine_orders(both("a", "b", p_a=[0.9, 0.2]))
-    assert joined["p_a"].tolist() == pytest.approx([0.55])
-    # counted as such, and worth 0.55 of a win in a fit
-    assert joined["state"].tolist() == ["inconsistent"]
-
-
-def test_a_failed_order_leaves_the_other_and_a_flag():
-    joined = combine_orders(
-        both(None, "b", ("unparsed", "valid"), flags=[["greeting"], []], margin=[None, 4])
-    )
-    row = joined.iloc[0]
-    assert (row["state"], row["verdict"], row["order"], row["comparison_id"]) == (
-        "valid",
-        "b",
-        "ba",
-        "p:ba",
-    )
-    assert row["flags"] == ["greeting", "one_order"]
-    assert row["margin"] == 4
-
-
-def test_two_failures_keep_the_worse():
-    assert combine_orders(both(None, None, ("refused", "error"))).iloc[0]["state"] == "error"
-    assert combine_orders(both(None, None, ("unparsed", "abstained")))["verdict"].isna().all()
-
-
-def test_margins_are_those_of_the_answers_that_name_the_winner():
-    assert combine_orders(both("a", "a", margin=[2, 5]))["margin"].tolist() == [3.5]
-    assert combine_orders(both("a", "tie", margin=[2, np.nan]))["margin"].tolist() == [2]
-    assert combine_orders(both("a", "b", margin=[2, 5]))["margin"].isna().all()
+)  # fmt: skip
+def test_two_answers_become_one(ab, ba, columns, expected):
+    row = combine_orders(both(ab, ba).assign(**columns)).iloc[0]
+    for name, value in expected.items():
+        assert row[name] == value or value is None and pd.isna(row[name]), name
 
 
 def test_repeats_raters_and_single_orders_stay_apart():
@@ -109,44 +92,21 @@ def study():
         Panel("human", 9, 2, failures=0.1, ties=0.5),
         Panel("model", 2, 2, position_bias=1.0, answer_format="logprob"),
     )
+    rng = np.random.default_rng(8)
     return simulate_study(
-        rng=np.random.default_rng(8),
-        strengths=4,
-        n_dialogues=40,
-        pairs="all",
-        orders="both",
-        panels=panels,
+        rng=rng, strengths=4, n_dialogues=20, pairs="all", orders="both", panels=panels
     )
 
 
-def test_a_joined_table_is_a_verdicts_table_and_joining_again_changes_nothing(study):
-    joined = combine_orders(study.verdicts)
+def test_a_joined_table_is_a_verdicts_table_whatever_the_order_of_rows_and_joins_no_further(study):
+    joined, keys = combine_orders(study.verdicts), ["pair_id", "rater", "dimension"]
     assert len(joined) == len(study.verdicts) / 2
     pd.testing.assert_frame_equal(check_table("verdicts", joined), joined)
     pd.testing.assert_frame_equal(combine_orders(joined), joined)
-
-
-def test_the_order_of_rows_does_not_matter(study):
-    here = combine_orders(study.verdicts)
     there = combine_orders(study.verdicts.sample(frac=1, random_state=1))
-    keys = ["pair_id", "rater", "dimension"]
     pd.testing.assert_frame_equal(
-        here.sort_values(keys, ignore_index=True), there.sort_values(keys, ignore_index=True)
+        joined.sort_values(keys, ignore_index=True), there.sort_values(keys, ignore_index=True)
     )
-
-
-def test_ratings_of_joined_and_unjoined_answers_agree_where_none_failed(study):
-    rows = study.verdicts[study.verdicts["rater_kind"] == "model"]
-    here, there = (
-        fit_ratings(table, n_resamples=0).strength for table in (rows, combine_orders(rows))
-    )
-    assert here.to_dict() == pytest.approx(there.to_dict(), abs=1e-8)
-
-
-def test_a_reason_given_in_one_order_only_is_not_that_of_both():
-    said = pd.array(["It asks how she is.", None], dtype="str")
-    assert combine_orders(both("a", "a", rationale=said))["rationale"].isna().all()
-    assert combine_orders(both("a", "a", call_id=["c1", "c1"]))["call_id"].tolist() == ["c1"]
 
 
 DUELS = {"responder_a": ["x", "x", "y"], "responder_b": ["y", "z", "z"]}
@@ -193,7 +153,7 @@ READERS = {
 
 @pytest.mark.parametrize("name", READERS)
 def test_every_reader_joins_the_two_orders_itself_whoever_is_named_first(name):
-    rows = asked(coin())
+    rows = asked(coin(), n=25)
     swapped = swap_names(rows, pd.Series(np.arange(len(rows)) % 3 == 0))
     once = READERS[name](combine_orders(rows))
     for table in (rows, swapped, combine_orders(swapped)):
@@ -224,13 +184,20 @@ def test_one_rater_s_votes_that_cannot_be_joined_are_refused_by_name():
     assert fit_ratings(once, n_resamples=0).n_verdicts == 240
 
 
+# Where nothing varies
+
+
 def flat(rows):
     """What says nothing of how far other dialogues would differ."""
     return pd.DataFrame(rows, columns=["dialogue_id", *DUELS, "rater", "verdict", "p_a"])
 
 
 DIALOGUES = [f"d{number}" for number in range(40)]
+
+
 PAIRS = list(zip(*DUELS.values(), strict=True))
+
+
 FLAT = {
     "always the first reply, in both orders": asked(first_shown),
     "two raters who split in every dialogue": flat(
@@ -297,9 +264,9 @@ def test_the_counts_of_orders_are_in_the_result_and_in_every_print_of_it():
 
 
 def test_pairs_that_met_unevenly_often_are_named():
-    few = asked(coin(), n=60, orders=["ab"])
-    few = few[few["responder_b"].ne("z") | few["dialogue_id"].isin(["d0", "d1"])]
-    assert "weights='verdicts'" in repr(fit_ratings(few, n_resamples=20)).split("dialogue", 1)[1]
-    assert "far more often" in repr(fit_ratings(few, n_resamples=20))
-    assert "far more often" not in repr(fit_ratings(few, weights="verdicts", n_resamples=20))
-    assert "far more often" not in repr(fit_ratings(asked(coin(), orders=["ab"]), n_resamples=20))
+    even = asked(coin(), n=60, orders=["ab"])
+    few = even[even["responder_b"].ne("z") | even["dialogue_id"].isin(["d0", "d1"])]
+    warned = repr(fit_ratings(few, n_resamples=0)).partition("far more often")
+    assert "weights='verdicts'" in warned[2]
+    assert "far more often" not in repr(fit_ratings(few, weights="verdicts", n_resamples=0))
+    assert "far more often" not in repr(fit_ratings(even, n_resamples=0))

@@ -1,14 +1,19 @@
-"""Intervals over clusters: against arithmetic by hand, another way to compute them, and known
-truth."""
+"""Intervals over clusters, and over raters too: against arithmetic by hand, another way to compute
+them, and known truth."""
+
+import itertools
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
+from agreement_tables import random_votes
 from scipy import stats
 
+from heart_utils.agreement.agreement import pair_votes, pairwise_agreement
+from heart_utils.ratings.ratings import fit_ratings
 from heart_utils.ratings.resampling import (
     bootstrap_ci,
-    check_clusters,
     clustered_error,
     draw_weights,
     error_ends,
@@ -18,7 +23,8 @@ from heart_utils.ratings.resampling import (
     share_ci,
     two_way_error,
 )
-from heart_utils.ratings.verdicts import RatingsError
+from heart_utils.ratings.standings import head_to_head
+from heart_utils.ratings.verdicts import RatingsError, read_votes
 
 
 def share(sums):
@@ -38,29 +44,20 @@ def votes(rng, n_clusters, per_cluster, spread):
     )
 
 
-def test_the_estimate_is_the_statistic_of_all_rows(rng):
-    table = votes(rng, 60, 4, 0.1)
-    interval = bootstrap_ci(table, share, cluster="dialogue_id", rng=rng)
-    assert interval.estimate == table["agree"].mean()
-    assert interval.ci_low < interval.estimate < interval.ci_high
-    assert (interval.n_clusters, interval.provisional, interval.n_undefined) == (60, False, 0)
-
-
 def test_replicates_are_the_statistic_of_rows_drawn_by_cluster(rng):
-    table = votes(rng, 5, 3, 0.2)
-    interval = bootstrap_ci(
-        table, share, cluster="dialogue_id", rng=np.random.default_rng(3), n_resamples=4
-    )
-    weights = draw_weights(5, 4, np.random.default_rng(3)).astype(int)
+    table, options = votes(rng, 60, 3, 0.2), {"cluster": "dialogue_id", "n_resamples": 4}
+    found = bootstrap_ci(table, share, rng=np.random.default_rng(3), **options)
+    by_dialogue = [rows for _, rows in table.groupby("dialogue_id")]
+    drawn = draw_weights(60, 4, np.random.default_rng(3)).astype(int)
     by_hand = [
-        table.loc[
-            np.concatenate(
-                [np.tile(np.flatnonzero(table["dialogue_id"] == c), w[c]) for c in range(5)]
-            )
-        ]
-        for w in weights
+        pd.concat([rows for rows, n in zip(by_dialogue, times, strict=True) for _ in range(n)])
+        for times in drawn
     ]
-    assert interval.replicates.tolist() == pytest.approx([rows["agree"].mean() for rows in by_hand])
+    assert found.replicates.tolist() == pytest.approx([rows["agree"].mean() for rows in by_hand])
+    assert found.estimate == table["agree"].mean()
+    assert (found.n_clusters, found.provisional, found.n_undefined) == (60, False, 0)
+    one, other = (bootstrap_ci(table, share, **options) for _ in range(2))  # one seed by default
+    assert (one.ci_low, one.ci_high) == (other.ci_low, other.ci_high)
 
 
 def test_few_clusters_get_a_t_interval_about_the_estimate(rng):
@@ -72,20 +69,10 @@ def test_few_clusters_get_a_t_interval_about_the_estimate(rng):
     assert interval.provisional
 
 
-def test_clusters_are_resampled_and_not_rows(rng):
-    """Ten equal votes a cluster: the standard error is that of 100 means, sqrt(10) times that of
-    1,000 rows."""
-    table = votes(rng, 100, 1, 0.0)
-    ten = pd.concat([table] * 10, ignore_index=True)
-    interval = bootstrap_ci(ten, share, cluster="dialogue_id", rng=rng, n_resamples=4000)
-    assert interval.se == pytest.approx(ten["agree"].std(ddof=0) / np.sqrt(100), rel=0.05)
-
-
 def test_the_interval_covers_about_as_often_as_it_says(rng):
-    """Sixty clusters of eight votes, chance 0.6 on average: 95 % of 400 studies, give or take four
-    standard errors."""
+    """Sixty clusters of eight votes, chance 0.6 on average: 95 % of 150 studies."""
     hits = []
-    for _ in range(400):
+    for _ in range(150):
         interval = bootstrap_ci(
             votes(rng, 60, 8, 0.15), share, cluster="dialogue_id", rng=rng, n_resamples=300
         )
@@ -103,12 +90,26 @@ def test_resamples_without_a_value_are_counted(rng):
     assert np.isfinite(bounded.ci_low)
 
 
-def test_one_cluster_or_an_absent_number_is_refused(rng):
-    table = pd.DataFrame({"agree": [1.0, 0.0], "n": 1, "dialogue_id": "d1"})
-    with pytest.raises(ValueError, match="one dialogue_id only"):
-        bootstrap_ci(table, share, cluster="dialogue_id", rng=rng)
-    with pytest.raises(ValueError, match="absent"):
-        bootstrap_ci(table.assign(agree=[1, np.nan]), share, cluster="dialogue_id", rng=rng)
+BAD_OPTIONS = [
+    *[({"ci_level": level}, "ci_level is .*; expected a number between 0 and 1") for level in (1.5, 0.0, 1.0)],
+    *[({"n_resamples": n}, f"n_resamples is {n}; expected 1000 or so, or 0") for n in (-5, 1)],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "said"), BAD_OPTIONS)
+def test_an_option_out_of_range_is_refused(options, said, rng):
+    with pytest.raises(ValueError, match=said):
+        bootstrap_ci(votes(rng, 9, 2, 0.1), share, cluster="dialogue_id", **options)
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [({"dialogue_id": "d1"}, "one dialogue_id only"), ({"agree": [1, np.nan]}, "absent")],
+)
+def test_one_cluster_or_an_absent_number_is_refused(columns, said):
+    table = pd.DataFrame({"agree": [1.0, 0.0], "n": 1, "dialogue_id": ["d1", "d2"]})
+    with pytest.raises(RatingsError if "d1" in columns.values() else ValueError, match=said):
+        bootstrap_ci(table.assign(**columns), share, cluster="dialogue_id")
 
 
 def test_percentiles_serve_many_clusters_taken_out_as_far_as_t_and_the_lost_degree_of_freedom_ask():
@@ -156,7 +157,7 @@ def test_the_interval_of_a_high_share_covers_with_few_clusters():
     """Twenty dialogues of five votes, chance .95: the t interval alone covers 82 %, percentiles 90
     %."""
     rng, hits = np.random.default_rng(20), []
-    for _ in range(400):
+    for _ in range(200):
         chance = rng.beta(3.8, 0.2, 20)
         table = pd.DataFrame(
             {"agree": rng.binomial(5, chance), "n": 5, "dialogue_id": range(20)}
@@ -169,7 +170,7 @@ def test_the_interval_of_a_high_share_covers_with_few_clusters():
 
 
 @pytest.mark.parametrize("n_clusters", [6, 20, 49, 50, 300])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_p_is_below_a_level_exactly_where_that_interval_excludes_the_value(n_clusters, seed):
     rng = np.random.default_rng(seed)
     estimate = 0.02 * rng.normal() + 0.05
@@ -177,17 +178,6 @@ def test_p_is_below_a_level_exactly_where_that_interval_excludes_the_value(n_clu
     for level in (0.8, 0.9, 0.95, 0.99):
         low, high = interval_of(estimate, replicates, n_clusters, level)
         assert (p_value(estimate, replicates, n_clusters) < 1 - level) == (not low <= 0 <= high)
-
-
-def test_p_values_are_right_where_dialogues_are_few():
-    """Ten dialogues, no effect: p < .05 in 5 % of studies, where a normal p has 10 %."""
-    rng, found = np.random.default_rng(11), []
-    for _ in range(600):
-        values = rng.normal(size=10)
-        found.append(p_value(values.mean(), draw_weights(10, 300, rng) @ values / 10, 10))
-    assert np.mean(np.array(found) < 0.05) == pytest.approx(
-        0.05, abs=3 * np.sqrt(0.05 * 0.95 / 600)
-    )
 
 
 def test_columns_leave_out_the_resamples_in_which_they_have_no_value(rng):
@@ -198,29 +188,6 @@ def test_columns_leave_out_the_resamples_in_which_they_have_no_value(rng):
     alone = interval_of(0.0, np.delete(replicates[:, 1], slice(None, None, 3)), 80, 0.9)
     assert (low[1], high[1]) == alone
     assert (low[0], high[0]) == pytest.approx(interval_of(0.0, replicates[:, 0], 20, 0.9))
-
-
-@pytest.mark.parametrize("level", [1.5, 0.0, 1.0, 95])
-def test_a_level_that_is_no_probability_is_refused(level, rng):
-    with pytest.raises(
-        ValueError, match=r"ci_level is .*; expected a number between 0 and 1, such as 0.95"
-    ):
-        bootstrap_ci(votes(rng, 9, 2, 0.1), share, cluster="dialogue_id", ci_level=level)
-
-
-@pytest.mark.parametrize("number", [-5, 1])
-def test_a_number_of_resamples_that_gives_no_interval_is_refused(number, rng):
-    with pytest.raises(
-        ValueError,
-        match=rf"n_resamples is {number}; expected 1000 or so, or 0 for the estimate alone",
-    ):
-        bootstrap_ci(votes(rng, 9, 2, 0.1), share, cluster="dialogue_id", n_resamples=number)
-
-
-def test_without_a_generator_the_same_data_give_the_same_interval(rng):
-    table = votes(rng, 60, 4, 0.1)
-    one, other = (bootstrap_ci(table, share, cluster="dialogue_id") for _ in range(2))
-    assert (one.ci_low, one.ci_high) == (other.ci_low, other.ci_high)
 
 
 def test_clusters_that_agree_on_a_share_to_the_digit_leave_it_open():
@@ -243,17 +210,26 @@ def test_resamples_that_never_move_test_nothing():
         assert np.isnan(p_value(estimate, estimate + 1e-14 * np.arange(50), 20))
 
 
-def test_a_statistic_of_dialogues_and_raters_has_the_two_way_error():
-    """Dialogues 3 and -1, raters 2 and 0, cells 2, 1, 0 and -1: 10 + 4 - 6 = 8, less than 10, times
-    2 / 1."""
-    error = two_way_error(
-        np.array([2.0, 1.0, 0.0, -1.0]), np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
-    )
-    assert error == pytest.approx(np.sqrt(10 * 2))
-    error = two_way_error(
-        np.array([2.0, 2.0, 1.0, 1.0]), np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
-    )
-    assert error == pytest.approx(np.sqrt((20 + 18 - 10) * 2))
+@pytest.mark.parametrize(
+    ("influence", "dialogue", "rater", "variance"),
+    [
+        # dialogues 3 and -1, raters 2 and 0, cells 2, 1, 0 and -1: 10 + 4 - 6 = 8, less than 10
+        ([2, 1, 0, -1], [0, 0, 1, 1], [0, 1, 0, 1], 10 * 2),
+        ([2, 2, 1, 1], [0, 0, 1, 1], [0, 1, 0, 1], (20 + 18 - 10) * 2),
+        # less than that of raters alone, it is theirs
+        (
+            np.tile([-1, -1, 2], 4) / 36,
+            np.repeat(range(4), 3),
+            np.tile(range(3), 4),
+            3 / 2 * 6 / 81,
+        ),
+    ],
+)
+def test_a_statistic_of_dialogues_and_raters_has_the_two_way_error(
+    influence, dialogue, rater, variance
+):
+    parts = np.array(influence, float), np.array(dialogue), np.array(rater)
+    assert two_way_error(*parts) ** 2 == pytest.approx(variance)
 
 
 def test_the_error_over_uneven_clusters_is_the_jackknife_s():
@@ -308,6 +284,143 @@ def test_where_nothing_was_observed_there_is_no_interval_and_no_warning():
     assert np.isnan(ends).all()
 
 
-def test_one_cluster_is_refused_as_what_ratings_cannot_be_made_of():
-    with pytest.raises(RatingsError, match="dialogue_id"):
-        check_clusters(1, "dialogue_id")
+# Other raters too
+
+
+BOTH = ["dialogue_id", "rater"]
+
+
+WHO = pd.DataFrame(
+    {"responder": list("wxyz"), "responder_kind": ["human", "model", "model", "human"]}
+)
+
+
+def wilson(share, variance, n_clusters):
+    """Wilson's interval with as many observations as would have this variance, written out."""
+    t, n = stats.t.ppf(0.975, n_clusters - 1), share * (1 - share) / variance
+    middle, reach = share + t**2 / (2 * n), t * np.sqrt(share * (1 - share) / n + t**2 / (4 * n**2))
+    return [(middle - reach) / (1 + t**2 / n), (middle + reach) / (1 + t**2 / n)]
+
+
+@pytest.fixture
+def people(rng):
+    """24 people with a habit each, how often they say a, and one judge."""
+    table = random_votes(rng, n_dialogues=30, n_responders=4, n_people=24, n_judges=1, miss=0.6)
+    habit = dict(zip(table["rater"].unique(), rng.random(25), strict=True))
+    says_a = rng.random(len(table)) < 0.5 * table["rater"].map(habit)
+    return table.assign(verdict=table["verdict"].mask(says_a, "a"))
+
+
+def test_the_variance_of_a_share_is_dialogues_and_raters_less_what_is_counted_twice(people, rng):
+    people = people[people["rater_kind"] == "human"]
+    found = head_to_head(people, WHO, rng=rng, cluster=BOTH).set_index("outcome").loc["tie"]
+    kinds = WHO.set_index("responder")["responder_kind"]
+    met = people[people["responder_a"].map(kinds) != people["responder_b"].map(kinds)]
+    off = met.assign(off=(met["verdict"] == "tie") - (met["verdict"] == "tie").mean())
+    share = (met["verdict"] == "tie").mean()
+
+    def leave_out(by):
+        moves = [off.drop(index=rows.index)["off"].mean() for _, rows in off.groupby(by)]
+        return (len(moves) - 1) / len(moves) * np.square(moves).sum()
+
+    dialogues, raters, cells = (leave_out(by) for by in ("dialogue_id", "rater", BOTH))
+    variance = max(dialogues + raters - cells, dialogues, raters)
+    _, even = clustered_error(
+        (off["off"] / len(off)).to_numpy(),
+        np.ones(len(off)),
+        *(pd.factorize(off[by])[0] for by in BOTH),
+    )
+    assert found["n_clusters"] == 24 > even > 2
+    assert found["share"] == pytest.approx(share)
+    assert [found["ci_low"], found["ci_high"]] == pytest.approx(wilson(share, variance, even))
+    assert found["n_clusters"] == 24
+    assert found["provisional"]
+
+
+def test_a_rater_s_pairs_of_votes_count_for_both_raters_in_them(people):
+    """Agreement of people with people, without ties, gone through pair by pair; the dialogues' part
+    is the bootstrap's."""
+    found = pairwise_agreement(
+        people,
+        between=("human", "human"),
+        ties="exclude",
+        by=[],
+        cluster=BOTH,
+        n_resamples=300,
+        rng=np.random.default_rng(3),
+    ).table.iloc[0]
+    firm = people[(people["rater_kind"] == "human") & (people["verdict"] != "tie")]
+    met = [
+        (dialogue, first.rater, second.rater, first.verdict == second.verdict)
+        for (_, dialogue), rows in firm.groupby(["pair_id", "dialogue_id"])
+        for first, second in itertools.combinations(rows.itertuples(), 2)
+    ]
+    met = pd.DataFrame(met, columns=["dialogue_id", "one", "other", "same"])
+    off = (met["same"] - met["same"].mean()) / len(met)
+    theirs = pd.concat([met.assign(rater=met[side], off=off) for side in ("one", "other")])
+    squares = [(theirs.groupby(by)["off"].sum() ** 2).sum() for by in ("rater", BOTH)]
+    added = max((squares[0] - squares[1]) * 24 / 23, 0)
+    same, n = met.groupby("dialogue_id")["same"].agg(["sum", "size"]).to_numpy(float).T
+    weights = draw_weights(30, 300, np.random.default_rng(3))
+    dialogues = ((weights @ same) / (weights @ n)).var(ddof=1) * 30 / 29
+    assert found["agreement"] == pytest.approx(met["same"].mean())
+    ends = wilson(met["same"].mean(), dialogues + added, 24)
+    assert [found["agreement_low"], found["agreement_high"]] == pytest.approx(ends, rel=1e-5)
+
+
+@pytest.mark.parametrize("ties", ["include", "exclude"])
+@pytest.mark.parametrize("other", ["human", "model"])
+def test_what_the_names_get_right_by_cluster_adds_up(people, ties, other):
+    pairs = pair_votes(read_votes(people), between=("human", other), by=[], ties=ties)
+    names = pairs.names()
+    assert names.right_by_cluster().sum(axis=0) == pytest.approx(
+        names.count_right(np.ones((1, pairs.n_clusters)))[0]
+    )
+    assert replace(names, first=names.first / 2).right_by_cluster().sum() == pytest.approx(
+        names.right_by_cluster().sum() / 2
+    )
+
+
+def test_other_raters_widen_every_measure_s_interval_where_raters_have_habits(people):
+    tables = [
+        pairwise_agreement(
+            people, cluster=cluster, n_resamples=100, rng=np.random.default_rng(3)
+        ).table.iloc[0]
+        for cluster in ("dialogue_id", BOTH)
+    ]
+    for measure in ("agreement", "author_only", "advantage", "kappa", "kappa_within"):
+        narrow, wide = (table[f"{measure}_high"] - table[f"{measure}_low"] for table in tables)
+        assert narrow < wide < 5 * narrow
+
+
+def nested(votes):
+    return votes.assign(rater=votes["dialogue_id"] + votes["rater"])
+
+
+HUMANS = ("human", "human")
+FIXED = {
+    "too few people": (lambda rows: head_to_head(few(rows), WHO, cluster=BOTH), "3 of 'rater' are too few to stand for others"),
+    "too few of them agree": (lambda rows: pairwise_agreement(few(rows), between=HUMANS, cluster=BOTH), "3 of 'rater' are too few"),
+    "too few for ratings": (lambda rows: fit_ratings(few(rows), cluster=BOTH), "3 of 'rater' are too few"),
+    "a rater in one dialogue": (lambda rows: head_to_head(nested(people_of(rows)), WHO, cluster=BOTH), "Each rater belongs to one dialogue_id only"),
+    "so in ratings": (lambda rows: fit_ratings(nested(rows), cluster=BOTH), "rater .* one dialogue_id only.*Resample the dialogue_id alone"),
+    "a dialogue of one rater": (lambda rows: fit_ratings(rows.assign(rater="r" + rows["dialogue_id"]), cluster=["rater", "dialogue_id"]), "Each .* belongs to one"),
+    "judges": (lambda rows: pairwise_agreement(rows, between=("p1", "m0"), cluster=BOTH), "only where a rater group is people"),
+    "no rater": (lambda rows: pairwise_agreement(rows, cluster=["dialogue_id", "slice"]), "and 'rater'; got"),
+    "no such column": (lambda rows: head_to_head(rows, WHO, cluster=["dialogue_id", "grader"]), "lack the column grader"),
+}  # fmt: skip
+
+
+def people_of(rows):
+    return rows[rows["rater_kind"] == "human"]
+
+
+def few(rows):
+    return rows[rows["rater"].isin(["p1", "p2", "p3"])]
+
+
+@pytest.mark.parametrize("case", FIXED)
+def test_few_raters_or_nested_ones_or_judges_cannot_stand_for_others(people, case):
+    ask, said = FIXED[case]
+    with pytest.raises(ValueError, match=said):
+        ask(people)

@@ -1,5 +1,5 @@
-"""Davidson and the ladder of margins: against a second implementation, by hand, and on known
-strengths."""
+"""Davidson, the ladder of margins and the released rating: by hand, against second implementations,
+and on known strengths."""
 
 import itertools
 
@@ -8,14 +8,16 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize
+from scipy.special import log_expit
 
 from heart_utils.ratings.bradley_terry import find_separated, fit_model
 from heart_utils.ratings.ratings import fit_ratings
 from heart_utils.ratings.verdicts import RatingsError, read_verdicts
-from heart_utils.simulate.study import Panel, Spread, simulate_study
+from heart_utils.simulate.study import Panel, simulate_study
+from heart_utils.tables import check_table
 
 NAMES = ["w", "x", "y", "z"]
-SHARES = {"a": 1.0, "tie": 0.5, "b": 0.0}
 
 
 def readiness(rows, weights):
@@ -110,23 +112,21 @@ def test_davidson_is_newmans_model_as_evalica_fits_it():
     assert readiness(rows, "verdicts") == pytest.approx(2 * theirs.v, rel=1e-6)
 
 
-def test_davidson_is_a_log_linear_model_as_statsmodels_fits_it(ladder):
-    rows = ladder[1].assign(step=np.sign(ladder[1]["step"]) / 2)
-    ours = fit_ratings(rows, method="davidson", weights="verdicts", n_resamples=0).strength
-    assert ours.to_dict() == pytest.approx(poisson_strengths(rows, [-0.5, 0.0, 0.5]), abs=1e-6)
-
-
-def test_margins_are_a_log_linear_model_as_statsmodels_fits_it(ladder):
-    ours = fit_ratings(ladder[1], method="margins", weights="verdicts", n_resamples=0).strength
-    scores = [-4.5, -3.5, -2.5, -1.5, -0.5, 0.0, 0.5, 1.5, 2.5, 3.5, 4.5]
-    assert ours.to_dict() == pytest.approx(poisson_strengths(ladder[1], scores), abs=1e-6)
+@pytest.mark.parametrize("method", ["davidson", "margins"])
+def test_the_ladder_is_a_log_linear_model_as_statsmodels_fits_it(ladder, method):
+    rows, most = ladder[1], 4.5
+    if method == "davidson":
+        rows, most = rows.assign(step=np.sign(rows["step"]) / 2), 0.5
+    ours = fit_ratings(rows, method=method, weights="verdicts", n_resamples=0).strength
+    scores = sorted([0.0, *np.arange(0.5, most + 1), *-np.arange(0.5, most + 1)])
+    assert ours.to_dict() == pytest.approx(poisson_strengths(rows, scores), abs=1e-6)
 
 
 @pytest.mark.parametrize("weights", ["pairs", "verdicts"])
 def test_strengths_of_the_ladder_come_back_within_their_intervals(ladder, weights):
     theta, rows = ladder
     table = (
-        fit_ratings(rows, method="margins", weights=weights, n_resamples=200)
+        fit_ratings(rows, method="margins", weights=weights, n_resamples=100)
         .table.set_index("responder")
         .loc[NAMES]
     )
@@ -145,24 +145,6 @@ def test_davidson_by_hand():
     assert ratings.strength["x"] - ratings.strength["y"] == pytest.approx(np.log(3), abs=1e-6)
     assert readiness(rows, "pairs") == pytest.approx(3 / np.sqrt(12), rel=1e-5)
     assert ratings.chance.loc["x", "y"] == pytest.approx(7.5 / 11, abs=1e-6)
-
-
-def test_davidson_finds_known_strengths_and_the_readiness_to_tie():
-    strengths = {"w": 0.8, "x": 0.2, "y": -0.3, "z": -0.7}
-    study = simulate_study(
-        rng=np.random.default_rng(2),
-        strengths=strengths,
-        n_dialogues=800,
-        pairs="all",
-        panels=[Panel("human", 9, 2, ties=0.6)],
-        spread=Spread(dialogues=0),
-    )
-    ratings = fit_ratings(study.verdicts, method="davidson", n_resamples=200)
-    table = ratings.table.set_index("responder").loc[NAMES]
-    reach = (table["ci_high"] - table["ci_low"]) / 2
-    assert ((table["strength"] - pd.Series(strengths)).abs() < 2 * reach).all()
-    assert reach.max() < 0.07
-    assert readiness(study.verdicts, "pairs") == pytest.approx(0.6, abs=0.06)
 
 
 def test_without_ties_davidson_is_bradley_terry():
@@ -188,7 +170,7 @@ def test_with_one_margin_the_ladder_is_davidson(ladder):
     np.testing.assert_allclose(one.replicates, two.replicates, atol=1e-7)
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(
     rows=st.lists(
         st.tuples(
@@ -220,13 +202,14 @@ def test_any_small_table_gives_finite_strengths_that_turn_with_the_sides(rows):
         assert here.strength.to_dict() == pytest.approx(there.strength.to_dict(), abs=1e-6)
 
 
-def test_a_ladder_without_margins_is_refused():
+@pytest.mark.parametrize("method", ["margins", "released-heart"])
+def test_a_win_without_a_margin_from_1_to_5_is_refused(method):
     rows = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b", "tie"]})
     with pytest.raises(RatingsError, match="lack the column margin"):
-        fit_ratings(rows, method="margins")
+        fit_ratings(rows, method=method)
     for wrong in (None, 0.5, 6):
         with pytest.raises(RatingsError, match="`margin` of a win must be from 1 to 5; row 1"):
-            fit_ratings(rows.assign(margin=[1, wrong, None]), method="margins")
+            fit_ratings(rows.assign(margin=[1, wrong, None]), method=method)
 
 
 def test_who_can_be_placed_is_linked_by_wins_both_ways():
@@ -236,3 +219,74 @@ def test_who_can_be_placed_is_linked_by_wins_both_ways():
     wins[1, 3, 0] = 1.0
     wins[2, [0, 1, 2], [1, 2, 3]] = 1.0
     assert find_separated(wins).tolist() == [[False] * 3 + [True], [False] * 4, [True] * 4]
+
+
+# What HEART released
+
+
+def unanimous(margin, times=50):
+    return pd.DataFrame(
+        {"responder_a": "x", "responder_b": "y", "verdict": ["a"] * times, "margin": margin}
+    )
+
+
+@pytest.mark.parametrize(("margin", "points"), [(1, 34.86), (5, 511.5)])
+def test_a_unanimous_margin_is_worth_what_its_soft_score_is(margin, points):
+    """400 log10(0.55 / 0.45) = 34.9 and 400 log10(0.95 / 0.05) = 511.5, however many say so."""
+    table = fit_ratings(unanimous(margin), method="released-heart").table
+    assert table["rating"].iloc[0] - table["rating"].iloc[1] == pytest.approx(points, abs=0.05)
+
+
+def test_the_interval_is_that_of_a_count_of_games():
+    row = fit_ratings(unanimous(3, times=49), method="released-heart").table.iloc[0]
+    assert row["ci_high"] - row["strength"] == pytest.approx(1.96 / 7)
+    turned = pd.concat(
+        [
+            unanimous(3, 20),
+            unanimous(3, 5).rename(
+                columns={"responder_a": "responder_b", "responder_b": "responder_a"}
+            ),
+        ]
+    )
+    table = fit_ratings(turned, method="released-heart").table
+    assert (table["ci_high"] - table["ci_low"]).tolist() == pytest.approx([2 * 1.96 / 5] * 2)
+    assert row["population"] == "none"
+
+
+def test_a_general_optimiser_finds_the_same_strengths():
+    rows = simulate_study(
+        rng=np.random.default_rng(4),
+        strengths=5,
+        n_dialogues=30,
+        pairs=8,
+        panels=[Panel("model", 3, 3)],
+    ).verdicts
+    names = sorted(set(rows["responder_a"]) | set(rows["responder_b"]))
+    a, b = (
+        np.array([names.index(name) for name in rows[side]])
+        for side in ("responder_a", "responder_b")
+    )
+    soft = np.where(
+        rows["verdict"] == "a", 0.45 + 0.1 * rows["margin"], 0.55 - 0.1 * rows["margin"]
+    )
+
+    def loss(theta):
+        gap = theta[a] - theta[b]
+        return (
+            -(soft * log_expit(gap) + (1 - soft) * log_expit(-gap)).sum() + 1e-6 * (theta**2).sum()
+        )
+
+    found = minimize(loss, np.zeros(5), method="BFGS", options={"gtol": 1e-7}).x
+    strength = fit_ratings(rows, method="released-heart").strength[names]
+    assert strength.tolist() == pytest.approx((found - found.mean()).tolist(), abs=1e-5)
+
+
+def test_ratings_are_clipped_and_the_table_fits():
+    """Chains of unanimous five pluses run past 3000: six steps of 512 points."""
+    rows = pd.concat(
+        [unanimous(5, 20).assign(responder_a=f"m{k}", responder_b=f"m{k + 1}") for k in range(7)]
+    )
+    table = check_table("ratings", fit_ratings(rows, method="released-heart").table)
+    assert table["rating"].max() == 3000
+    assert table["rating"].min() == 500
+    assert table["rank_low"].isna().all()
