@@ -1,18 +1,16 @@
 """A run with two simulated seekers at one address, and somebody who talks with them without a browser."""
 
 import asyncio
-import http.client
 import json
 import re
+import shutil
 import threading
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from contextlib import contextmanager
-from http.cookiejar import CookieJar
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
+import requests
 import yaml
 from aiohttp import web
 from study_builders import small_run
@@ -28,25 +26,26 @@ def project(folder, collect):
     """Make a project with the settings of a run of conversations."""
     (folder / "heart_utils").mkdir()
     for name in ("pyproject.toml", "heart_utils/runs.py"):
-        (folder / name).write_bytes((find_root() / name).read_bytes())
+        shutil.copy(find_root() / name, folder / name)
     (folder / "data").symlink_to(find_root() / "data")
     (folder / "params").mkdir()
-    said = {"chapters": [], "collect": collect}
-    (folder / "params" / "mine.yaml").write_text(yaml.safe_dump(said))
+    set_recipe(folder, collect)
 
 
-def chat_run(folder, n_starts=2):
-    """Write the histories of a run of conversations, as `make collect` does."""
-    made = small_run(folder / "runs" / "mine", n_starts)
-    run = Run("mine", made.folder, folder)
-    run.write("histories", cross_seekers(made.read("histories"), ["s", "t"]))
-    (run.folder / "replies.parquet").unlink()
-    return run
+def set_recipe(root, collect):
+    text = yaml.safe_dump({"chapters": [], "collect": collect})
+    (root / "params" / "mine.yaml").write_text(text)
 
 
-def few(**changes):
-    """Settings for two people, each with one conversation from each of two starts."""
-    return {"conversation": {"n_writers": 4, "spare": 0, **changes}}
+def set_study(run, *, n_writers=2, writers_per_history=1, **settings):
+    """Write settings for so many people, each with one conversation from each of two starts."""
+    rules = {"n_writers": n_writers, "writers_per_history": writers_per_history, "spare": 0}
+    (run.folder / "study.yaml").write_text(yaml.safe_dump({"conversation": rules, **settings}))
+
+
+def study_with(run, **settings):
+    set_study(run, **settings)
+    return write_study(run, "conversation")
 
 
 LINKS = {}  #: Of each address that is served, the path of the link by which people come.
@@ -56,56 +55,42 @@ class Talker:
     """Somebody who talks with the seekers, and sends what the pages send."""
 
     def __init__(self, address):
-        self.address = address
-        self.opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+        self.address, self.session = address, requests.Session()
+
+    def _read(self, answer):
+        self.status, self.page = answer.status_code, answer.text
+        return self.page
 
     def get(self, path="/"):
-        with self.opener.open(self.address + path, timeout=60) as answer:
-            self.page = answer.read().decode()
-        return self.page
+        return self._read(self.session.get(self.address + path, timeout=60))
 
     def send(self, path="/", **fields):
-        data = urllib.parse.urlencode(fields).encode()
-        try:
-            with self.opener.open(self.address + path, data, timeout=60) as answer:
-                self.page = answer.read().decode()
-        except urllib.error.HTTPError as error:
-            self.page = error.read().decode()
-        return self.page
+        return self._read(self.session.post(self.address + path, fields, timeout=60))
 
     def knock(self, name, code=""):
         """Come by the link, under a name."""
-        key = urllib.parse.parse_qs(urllib.parse.urlsplit(LINKS[self.address]).query)["key"][0]
+        key = parse_qs(urlsplit(LINKS[self.address]).query)["key"][0]
         self.send("/arrive", key=key, person=name, **({"code": code} if code else {}))
         shown = re.search(r'<strong id="code">([^<]*)', self.page)
         self.code = shown and shown[1]
         return self.get() if shown else self.page
 
-    def arrive(self, name, *, agree="yes"):
-        self.knock(name)
-        return self.send(do="consent", age="yes", agree=agree)
+    def agree(self, answer="yes"):
+        return self.send(do="consent", age="yes", agree=answer)
 
     def begin(self, name):
-        self.arrive(name)
+        self.knock(name)
+        self.agree()
         return self.send(do="begin")
 
     def field(self, name):
-        found = re.search(
-            rf'name="{name}" value="([^"]*)"', self.page[self.page.find('class="turn"') :]
-        )
+        form = self.page[self.page.find('class="turn"') :]
+        found = re.search(rf'name="{name}" value="([^"]*)"', form)
         return found and found[1]
 
     def say(self, text, **fields):
         """Send a turn, and wait for the seeker's."""
-        self.send(
-            **{
-                "do": "turn",
-                "page": self.field("page"),
-                "n": self.field("n"),
-                "text": text,
-                **fields,
-            }
-        )
+        self.send(do="turn", page=self.field("page"), n=self.field("n"), text=text, **fields)
         return self.wait()
 
     def wait(self, seconds=60):
@@ -115,10 +100,8 @@ class Talker:
         return self.page
 
     def next(self):
-        page = re.search(
-            r'value="next"><input type="hidden" name="page" value="([^"]*)"', self.page
-        )
-        return self.send(do="next", page=page[1])
+        hidden = r'value="next"><input type="hidden" name="page" value="([^"]*)"'
+        return self.send(do="next", page=re.search(hidden, self.page)[1])
 
     @property
     def main(self):
@@ -140,9 +123,8 @@ def serving_chats(folder, ask, seekers=(), budget_usd=None):
 
     async def start():
         pages = Pages(Chats(folder, seekers), ask, budget_usd)
-        runner = web.AppRunner(
-            pages.app(), access_log=None, keepalive_timeout=HEADER_S, lingering_time=0.5
-        )
+        bounds = {"keepalive_timeout": HEADER_S, "lingering_time": 0.5}
+        runner = web.AppRunner(pages.app(), access_log=None, **bounds)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
@@ -182,10 +164,22 @@ class StandIn:
         return Call(f"call-{len(self.asked)}", status, **named, **counted)
 
 
+@contextmanager
+def talking(folder, *answers, name="Ann"):
+    """Serve a study whose seeker gives these answers, to somebody who has begun."""
+    seeker = StandIn(*answers)
+    with serving_chats(folder, seeker) as address:
+        talker = Talker(address)
+        talker.seeker = seeker
+        talker.begin(name)
+        yield talker
+
+
 NEVER = "http://127.0.0.1:9"  #: Where nothing listens: these tests have a stand-in for the seeker.
 
 
-def recipe(**changes):
+def recipe(first=None, **changes):
+    """Settings of a run with two seekers; `first` is what the first of them has besides."""
     at = {"api_base": NEVER, "price_prompt": 1, "price_completion": 2}
     return {
         "histories": "sample",
@@ -193,7 +187,7 @@ def recipe(**changes):
         "unit": "conversation",
         "exchanges": 2,
         "seekers": [
-            {"name": "s", "model": "openai/s", "family": "three", **at},
+            {"name": "s", "model": "openai/s", "family": "three", **at, **(first or {})},
             {"name": "t", "model": "openai/t", "family": "four", **at},
         ],
         "budget_usd": 1,
@@ -201,23 +195,40 @@ def recipe(**changes):
     }
 
 
+@pytest.fixture(scope="session")
+def chat_template(tmp_path_factory):
+    """A project with a study of conversations that nobody has begun, copied for each test."""
+    root = tmp_path_factory.mktemp("chats")
+    project(root, recipe())
+    made = small_run(root / "runs" / "mine", 2)
+    run = Run("mine", made.folder, root)
+    run.write("histories", cross_seekers(made.read("histories"), ["s", "t"]))
+    (run.folder / "replies.parquet").unlink()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEART_ROOT", str(root))
+        study_with(run)
+    return root
+
+
 @pytest.fixture
-def run(tmp_path, monkeypatch):
-    project(tmp_path, recipe())
+def run(chat_template, tmp_path, monkeypatch):
+    shutil.copytree(chat_template, tmp_path, symlinks=True, dirs_exist_ok=True)
     monkeypatch.setenv("HEART_ROOT", str(tmp_path))
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    run = chat_run(tmp_path)
-    (run.folder / "study.yaml").write_text(yaml.safe_dump(few(n_writers=2)))
-    return run
+    return Run("mine", tmp_path / "runs" / "mine", tmp_path)
 
 
 @pytest.fixture
 def folder(run):
-    return write_study(run, "conversation")
+    return run.folder / "study" / "conversation"
 
 
 def kept(folder, seat="seat-001"):
     return json.loads((folder / "answers" / f"{seat}.json").read_text())
+
+
+def first_talk(folder):
+    return next(iter(kept(folder)["talks"].values()))
 
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -225,10 +236,6 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 def sent(address, method="POST", path="/", body=b"", headers=FORM):
     """Send a request as it is; return its status and words."""
-    connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=60)
-    try:
-        connection.request(method, path, body, headers)
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode("utf-8", "replace")
-    finally:
-        connection.close()
+    asked = {"data": body, "headers": headers, "timeout": 60, "allow_redirects": False}
+    answer = requests.request(method, address + path, **asked)
+    return answer.status_code, answer.text

@@ -106,55 +106,58 @@ def assignment(folder: Path) -> pd.DataFrame:
 
 
 def answer_seat(
-    folder: Path, seat: str, person: str, answers: dict[str, dict[str, str]], **changes
+    folder: Path,
+    seat: str = "seat-001",
+    person: str = "ann",
+    answers: dict[str, dict[str, str]] | None = None,
+    **changes,
 ) -> Path:
     """Write what Potato keeps of somebody who sat in a seat; `answers` is item id -> question ->
-    value."""
+    value, by default those of `seat_answers`."""
     items = assignment(folder).query("seat == @seat")["item_id"].tolist()
+    answers = seat_answers(folder, seat) if answers is None else answers
     names = {"preference": "selection", "reason": "text_box", "reply": "text_box"}
+    kept = {
+        item: [
+            [{"schema": question, "name": names.get(question, value)}, value]
+            for question, value in given.items()
+        ]
+        for item, given in answers.items()
+    }
+    seen = {item: {"total_time_ms": 30_000, "typing_summaries": {}} for item in answers}
     state = {
         "user_id": person,
         "instance_id_ordering": items,
         "current_phase_and_page": ["poststudy", "debrief"],
-        "instance_id_to_label_to_value": {
-            item: [
-                [{"schema": question, "name": names.get(question, value)}, value]
-                for question, value in given.items()
-            ]
-            for item, given in answers.items()
-        },
-        "instance_id_to_behavioral_data": {
-            item: {"total_time_ms": 30_000, "typing_summaries": {}} for item in answers
-        },
+        "instance_id_to_label_to_value": kept,
+        "instance_id_to_behavioral_data": seen,
         "instance_id_to_presentation_order": {},
         "phase_to_page_to_label_to_value": {"consent": {"consent": AGREED}},
     } | changes
     file = folder / "answers" / person / "user_state.json"
-    file.parent.mkdir(parents=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(state), encoding="utf-8")
     return file
 
 
 def seat_answers(
-    folder: Path, seat: str, side: str = "A", strength: str = "3", *, pass_checks: bool = True
+    folder: Path, seat: str = "seat-001", side: str = "A", *, pass_checks: bool = True
 ) -> dict[str, dict[str, str]]:
     """Answer every page of a seat alike, and the checks as they ask, or not."""
     given = {}
     for row in assignment(folder).query("seat == @seat").to_dict("records"):
+        answer = {"preference": side, "strength": "3", "reason": "it listens"}
         if row["task"] == "check":
-            wrong = {"A": "B", "B": "A"}[row["check_side"]]
-            chosen, firm = (
-                (row["check_side"] if pass_checks else wrong),
-                str(int(row["check_strength"])),
-            )
-            given[row["item_id"]] = {"preference": chosen, "strength": firm, "reason": "read"}
-        else:
-            given[row["item_id"]] = {
-                "preference": side,
-                "strength": strength,
-                "reason": "it listens",
-            }
+            sides = ("A", "B") if pass_checks else ("B", "A")
+            answer["preference"] = sides["AB".index(row["check_side"])]
+            answer["strength"] = str(int(row["check_strength"]))
+        given[row["item_id"]] = answer
     return given
+
+
+def rated(answers: dict[str, dict[str, str]]) -> list[str]:
+    """List the pages that are no checks."""
+    return [item for item in answers if ".check-" not in item]
 
 
 def note_history(file: Path, person: str, *actions: tuple[str, str, str, str]) -> Path:

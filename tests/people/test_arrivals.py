@@ -1,5 +1,6 @@
 """What strangers can do at the door of a study, and what one visitor can do to the others."""
 
+import csv
 import json
 import os
 import socket
@@ -7,125 +8,101 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.parse
+from urllib.parse import quote
 
 import pytest
-import yaml
 from chat_case import (
     FORM,
     LINKS,
     StandIn,
     Talker,
-    few,
+    first_talk,
     kept,
     sent,
     serving_chats,
+    study_with,
+    talking,
 )
 
 from heart_collect.people import chats as chats_module
 from heart_collect.people.arrivals import Door
 from heart_collect.people.chats import SILENT_S, Chats
-from heart_collect.people.study import write_study
 
 PID = "5f3a9c0e1b2d4c6a7e8f9a0b"
+MADE_UP = (
+    "made-up-1",
+    "{{%PROLIFIC_PID%}}",
+    "a" * 5_000,
+    "../../etc/passwd",
+    "",
+    PID.upper(),
+    f"{PID}\n",
+    f"{PID}\udcff",
+)
 
 
 @pytest.fixture
 def by_platform(run):
-    settings = yaml.safe_load((run.folder / "study.yaml").read_text())
-    (run.folder / "study.yaml").write_text(yaml.safe_dump(settings | {"arrival": "prolific"}))
-    return write_study(run, "conversation")
+    return study_with(run, arrival="prolific")
 
 
-def arrive(talker, person):
-    """Come by the platform's link; return the code, if there is one."""
-    link = f"{LINKS[talker.address]}{urllib.parse.quote(person)}"
-    status, talker.page = 200, ""
-    try:
-        talker.get(link)
-    except Exception as error:
-        status, talker.page = error.code, error.read().decode()
-    return status
-
-
-@pytest.mark.parametrize(
-    "made_up",
-    [
-        "made-up-1",
-        "{{%PROLIFIC_PID%}}",
-        "a" * 5_000,
-        "../../etc/passwd",
-        "",
-        PID.upper(),
-        PID + "\n",
-        f"{PID}\udcff",
-    ],
-)
-def test_a_made_up_id_takes_no_seat(by_platform, made_up):
+def test_a_made_up_id_or_another_link_takes_no_seat(by_platform):
     with serving_chats(by_platform, StandIn()) as address:
+        link = LINKS[address]
+        for made_up in MADE_UP:
+            path = link + quote(made_up, errors="surrogateescape")
+            assert sent(address, "GET", path)[0] == 403, made_up
+        other = Door("another secret", "prolific", {}).link()
+        for path in ("/", f"/?PROLIFIC_PID={PID}", f"/arrive?PROLIFIC_PID={PID}", other + PID):
+            assert sent(address, "GET", path)[0] == 403, path
+        assert sent(address, "GET", link.replace("key=all", "key=allo") + PID)[0] == 403
         talker = Talker(address)
-        link = LINKS[address] + urllib.parse.quote(made_up, errors="surrogateescape")
-        assert sent(address, "GET", link)[0] == 403
-        talker.send(do="consent", age="yes", agree="yes")
+        talker.agree()
         assert talker.main == "link"
     assert not (by_platform / "answers").exists()
 
 
-def test_without_the_link_of_the_study_nobody_comes_in(by_platform):
-    with serving_chats(by_platform, StandIn()) as address:
-        other = Door("another secret", "prolific", {}).link()
-        for path in ("/", f"/?PROLIFIC_PID={PID}", f"/arrive?PROLIFIC_PID={PID}", other + PID):
-            assert sent(address, "GET", path)[0] == 403, path
-        assert sent(address, "GET", LINKS[address].replace("key=all", "key=allo") + PID)[0] == 403
-
-
 def test_who_knows_a_name_or_a_number_does_not_read_its_words(by_platform):
     with serving_chats(by_platform, StandIn()) as address:
+        link = LINKS[address] + PID
         ann, stranger = Talker(address), Talker(address)
-        assert arrive(ann, PID) == 200
-        assert arrive(stranger, PID) == 200  # nobody has agreed yet: two browsers with one link
         for one in (ann, stranger):
-            one.send(do="consent", age="yes", agree="yes")
+            one.get(link)
+            assert one.status == 200  # nobody has agreed yet: two browsers with one link
+        for one in (ann, stranger):
+            one.agree()
         assert stranger.main == "link"
         ann.send(do="begin")
         ann.say("Mine alone.")
-        assert arrive(stranger, PID) == 403
-        assert stranger.main == "code"
-        stranger.send(
-            "/arrive",
-            key=LINKS[address].split("key=")[1].split("&")[0],
-            PROLIFIC_PID=PID,
-            code="AAAA-BBBB-CCCC",
-        )
-        assert stranger.main == "code"
-        assert "Mine alone." not in stranger.page
+        for code in ("", "&code=AAAA-BBBB-CCCC"):
+            stranger.get(link + code)
+            assert (stranger.status, stranger.main) == (403, "code")
         for do in ("turn", "next", "stop", "resume", "comments", "again"):
             stranger.send(do=do, page="x", text="x", n="1")
             assert "Mine alone." not in stranger.page
-        assert len(next(iter(kept(by_platform)["talks"].values()))["turns"]) == 2
+        assert len(first_talk(by_platform)["turns"]) == 2
 
 
 def test_the_code_brings_one_back_in_another_browser(folder):
-    with serving_chats(folder, StandIn()) as address:
-        ann, again = Talker(address), Talker(address)
-        ann.begin("Ann")
+    with talking(folder) as ann:
         ann.say("Once.")
+        again, stranger = Talker(ann.address), Talker(ann.address)
         again.knock("ANN", ann.code.lower())
         assert again.turns == ann.turns
-        assert Talker(address).knock("Ann", "").count("another browser")
+        stranger.knock("Ann")
+        assert stranger.main == "code"
+        assert "another browser" in stranger.page
 
 
 def test_a_link_for_one_person_shared_on_a_forum_lets_one_in(run):
-    settings = yaml.safe_load((run.folder / "study.yaml").read_text())
-    (run.folder / "study.yaml").write_text(yaml.safe_dump(settings | {"arrival": "link"}))
-    place = write_study(run, "conversation")
-    links = (place / "links.csv").read_text().splitlines()[1:]
-    assert (place / "links.csv").stat().st_mode & 0o077 == 0
-    path = links[0].split(",")[1]
+    place = study_with(run, arrival="link")
+    links = place / "links.csv"
+    assert links.stat().st_mode & 0o077 == 0
+    path = next(csv.DictReader(links.open()))["link"]
     with serving_chats(place, StandIn()) as address:
         first = Talker(address)
         first.get(path)
-        first.send(do="consent", age="yes", agree="yes")
+        first.agree()
         first.send(do="begin")
         first.say("Mine alone.")
         for _ in range(20):
@@ -135,60 +112,55 @@ def test_a_link_for_one_person_shared_on_a_forum_lets_one_in(run):
     assert len(list((place / "answers").iterdir())) == 1
 
 
-def test_a_thousand_who_only_look_push_nobody_out(folder, monkeypatch):
+def test_a_thousand_who_only_look_push_nobody_out(folder):
     with serving_chats(folder, StandIn()) as address:
         ann = Talker(address)
         ann.knock("Ann")
         assert ann.main == "consent"
-        door = Door(Chats(folder).about["secret"], "name", Chats(folder))
+        study = Chats(folder)
+        door = Door(study.about["secret"], "name", study)
+        key = LINKS[address].split("key=")[1]
         for number in range(1_000):
-            key = LINKS[address].split("key=")[1]
             assert door.knock({"key": key, "person": f"made-up-{number}"}, "").page == "enter"
-        for number in range(50):
+        for number in range(10):
             sent(address, "GET", f"{LINKS[address]}&person=made-up-{number}")
-        ann.send(do="consent", age="yes", agree="yes")
+        ann.agree()
         assert ann.main == "instructions"
 
 
 def test_a_seat_without_a_word_is_freed_for_the_next_after_a_time(folder):
-    with serving_chats(folder, StandIn()) as address:
-        names = [f"p{number}" for number in range(len(Chats(folder).seats))]
-        people = {name: Talker(address) for name in names}
-        for name, talker in people.items():
-            talker.begin(name)
-        people["p0"].say("A word.")
-        late = Talker(address)
-        late.arrive("late")
+    with talking(folder) as ann:
+        ann.say("A word.")
+        silent, late = Talker(ann.address), Talker(ann.address)
+        silent.begin("Ben")
+        late.knock("late")
+        late.agree()
         assert late.main == "full"
-        for file in (folder / "answers").iterdir():
+        files = folder / "answers"
+        for file in files.iterdir():
             os.utime(file, (time.time() - SILENT_S - 60,) * 2)
-        late.arrive("late")
+        late.agree()
         assert late.main == "instructions"
-        assert "p0" in {
-            json.loads(file.read_text())["person"] for file in (folder / "answers").iterdir()
-        }
-        people["p0"].get()
-        assert people["p0"].main == "talk"
+        people = {json.loads(file.read_text())["person"] for file in files.iterdir()}
+        assert people == {"Ann", "late"}
+        ann.get()
+        assert ann.main == "talk"
 
 
-def test_try_again_is_bounded_and_within_ones_share_of_the_budget(folder):
-    seeker = StandIn(*[("error", "down")] * 50)
-    with serving_chats(folder, seeker) as address:
-        ann = Talker(address)
-        ann.begin("Ann")
+def test_try_again_is_bounded(folder):
+    with talking(folder, *[("error", "down")] * 50) as ann:
         ann.say("Once.")
         page = next(iter(kept(folder)["talks"]))
         for _ in range(6):
             ann.send(do="again", page=page)
             ann.wait()
-        assert len(seeker.asked) == 3  # the first, and two presses
+        assert len(ann.seeker.asked) == 3  # the first, and two presses
         assert "Let it try again" not in ann.page
 
 
 def test_one_participant_does_not_use_up_the_budget_of_all(folder, capsys):
     seeker = StandIn()  # 0.001 USD a turn
-    seats = len(Chats(folder).seats)
-    with serving_chats(folder, seeker, budget_usd=0.0005 * seats) as address:
+    with serving_chats(folder, seeker, budget_usd=0.001) as address:
         ann, ben = Talker(address), Talker(address)
         ann.begin("Ann")
         ann.say("Once.")
@@ -202,45 +174,40 @@ def test_one_participant_does_not_use_up_the_budget_of_all(folder, capsys):
     assert "has used up its share" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [0, 1, 2])
-def test_who_wrote_nothing_gets_another_code_than_who_finished(run, words):
-    settings = yaml.safe_load((run.folder / "study.yaml").read_text())
+def test_who_wrote_nothing_gets_another_code_than_who_finished(run):
     codes = {"completion_code": "DONE-1", "stopped_code": "LEFT-2"}
-    (run.folder / "study.yaml").write_text(yaml.safe_dump(settings | codes))
-    with serving_chats(write_study(run, "conversation"), StandIn()) as address:
-        ann = Talker(address)
-        ann.begin("Ann")
-        for number in range(2):
-            for _ in range(2 * (number < words)):
-                ann.say("A word.")
-            ann.get("/stop") if number >= words else None
-            ann.next()
-        ann.send(do="comments", comments="")
-        assert ann.main == "thanks"
-        assert ("DONE-1" in ann.page, "LEFT-2" in ann.page) == (words == 2, words < 2)
+    folder = study_with(run, n_writers=4, writers_per_history=2, **codes)
+    with serving_chats(folder, StandIn()) as address:
+        for words, shown in ((0, "LEFT-2"), (1, "LEFT-2"), (2, "DONE-1")):
+            talker = Talker(address)
+            talker.begin(f"wrote in {words}")
+            for number in range(2):
+                for _ in range(2 * (number < words)):
+                    talker.say("A word.")
+                if number >= words:
+                    talker.get("/stop")
+                talker.next()
+            talker.send(do="comments", comments="")
+            assert talker.main == "thanks"
+            assert [code for code in codes.values() if code in talker.page] == [shown]
 
 
 def test_seekers_that_hang_stall_nobody_else(run, monkeypatch):
     """Before, six seekers that hung kept a seventh person waiting."""
-    settings = few(n_writers=12, writers_per_history=3)
-    (run.folder / "study.yaml").write_text(yaml.safe_dump(settings))
-    place = write_study(run, "conversation")
-    release = threading.Event()
+    place = study_with(run, n_writers=12, writers_per_history=3)
+    release, seeker = threading.Event(), StandIn()
 
     def ask(request):
         if "hang" in request.messages_json():
             release.wait(60)
         return seeker(request)
 
-    seeker = StandIn()
-    many = [f"p{number}" for number in range(9)]
     with serving_chats(place, ask) as address:
-        hanging = [Talker(address) for _ in many]
-        for name, talker in zip(many, hanging, strict=True):
-            talker.begin(name)
         with monkeypatch.context() as patient:
             patient.setattr(chats_module, "WAIT_S", 0.1)
-            for talker in hanging:
+            for number in range(9):
+                talker = Talker(address)
+                talker.begin(f"p{number}")
                 talker.send(do="turn", page=talker.field("page"), n="0", text="hang")
         well = Talker(address)
         well.begin("well")
@@ -251,53 +218,39 @@ def test_seekers_that_hang_stall_nobody_else(run, monkeypatch):
         release.set()
 
 
+HEAD = (
+    "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: {Content-Type}\r\nContent-Length: 500\r\n\r\ndo="
+)
+
+
 def test_half_open_connections_stall_nobody_and_are_closed(folder, monkeypatch):
-    monkeypatch.setattr("chat_case.HEADER_S", 3.0)
-    monkeypatch.setattr(chats_module, "BODY_S", 3.0)
-    head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 500\r\n\r\ndo="
+    monkeypatch.setattr("chat_case.HEADER_S", 1.5)
+    monkeypatch.setattr(chats_module, "BODY_S", 1.5)
+    halves = []
     with serving_chats(folder, StandIn()) as address:
         host, port = address.removeprefix("http://").split(":")
-        halves = []
-        for part in (b"GET / HTTP/1.1\r\nHost: x\r\n", head):
-            for _ in range(40):
-                halves.append(socket.create_connection((host, int(port))))
-                halves[-1].sendall(part)
+        for part in [b"GET / HTTP/1.1\r\nHost: x\r\n", HEAD.format(**FORM).encode()] * 40:
+            halves.append(socket.create_connection((host, int(port)), timeout=30))
+            halves[-1].sendall(part)
         start = time.monotonic()
         ann = Talker(address)
         ann.begin("Ann")
         assert ann.main == "talk"
         assert time.monotonic() - start < 3.0
         for one in halves:
-            one.settimeout(30)
             while one.recv(4096):
                 pass
             one.close()
 
 
-@pytest.mark.parametrize(
-    ("body", "headers"),
-    [
-        (b'--b\r\nContent-Disposition: form-data; name="text"; filename="f"\r\n\r\nx\r\n--b--\r\n',
-         {"Content-Type": "multipart/form-data; boundary=b"}),
-        (b"do=turn&text=%ff%fe", FORM),
-        (b"do=turn&text=\xff\xfe", FORM),
-        (b"do=turn", {"Content-Type": "application/x-www-form-urlencoded; charset=no-such"}),
-        (b"{}", {"Content-Type": "application/json"}),
-    ],
-)  # fmt: skip
-def test_what_is_no_text_is_a_bad_request(folder, body, headers, capfd):
-    with serving_chats(folder, StandIn()) as address:
-        ann = Talker(address)
-        ann.begin("Ann")
-        status, page = sent(address, "POST", "/", body, headers)
-        assert status == 400
-        assert sent(address, "GET", "/", b"", {"Cookie": "place=\xff"})[0] == 403
-        assert "FileField" not in json.dumps(kept(folder))
-    said = "".join(capfd.readouterr())
-    assert "127.0.0.1" not in said
-    assert "Error handling" not in said
-
-
+FILE = b'--b\r\nContent-Disposition: form-data; name="text"; filename="f"\r\n\r\nx\r\n--b--\r\n'
+NO_TEXT = (
+    (FILE, {"Content-Type": "multipart/form-data; boundary=b"}),
+    (b"do=turn&text=%ff%fe", FORM),
+    (b"do=turn&text=\xff\xfe", FORM),
+    (b"do=turn", {"Content-Type": f"{FORM['Content-Type']}; charset=no-such"}),
+    (b"{}", {"Content-Type": "application/json"}),
+)
 SERVE = """
 import sys
 from pathlib import Path
@@ -307,53 +260,44 @@ serve_chats(Chats(Path(sys.argv[1])), None, host="127.0.0.1", port=int(sys.argv[
 """
 
 
-def test_a_bad_request_prints_no_address_and_no_cookie(folder):
+def test_a_bad_request_is_told_so_and_prints_no_address_and_no_cookie(folder):
     """In a process of its own, since pytest takes what is logged."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
-    server = subprocess.Popen(
-        [sys.executable, "-c", SERVE, str(folder), port],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    assert server.stdout.readline() == "ready\n"
-    address = f"http://127.0.0.1:{port}"
-    assert sent(address, "GET", "/", b"", {"Cookie": "place=" + "secret" * 2_000})[0] == 400
-    assert sent(address, "GET", "/", b"", {"Cookie": "place=\xffsecret"})[0] == 403
-    server.terminate()
-    said, _ = server.communicate(timeout=60)
-    assert "127.0.0.1" not in said
-    assert "secret" not in said
+    command = [sys.executable, "-c", SERVE, str(folder), port]
+    output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(command, **output) as server:
+        assert server.stdout.readline() == "ready\n"
+        address = f"http://127.0.0.1:{port}"
+        for body, headers in NO_TEXT:
+            assert sent(address, "POST", "/", body, headers)[0] == 400, body
+        for cookie, status in (("secret" * 2_000, 400), ("\xffsecret", 403)):
+            assert sent(address, "GET", "/", b"", {"Cookie": f"place={cookie}"})[0] == status
+        server.terminate()
+        said, _ = server.communicate(timeout=60)
+    for word in ("127.0.0.1", "secret", "Error handling", "FileField"):
+        assert word not in said
 
 
 def test_a_form_of_another_site_is_refused(folder):
-    seeker = StandIn()
-    with serving_chats(folder, seeker) as address:
-        ann = Talker(address)
-        ann.begin("Ann")
-        for origin in ("http://evil.example", "null", f"{address}0"):
-            ann.opener.addheaders = [("Origin", origin)]
+    with talking(folder) as ann:
+        for origin in ("http://evil.example", "null", f"{ann.address}0"):
+            ann.session.headers["Origin"] = origin
             ann.send(do="turn", page=ann.field("page"), n="0", text="Not mine.")
             assert "another site" in ann.page
-            ann.opener.addheaders = []
             ann.get()
-        ann.opener.addheaders = [("Origin", address)]
+        ann.session.headers["Origin"] = ann.address
         ann.say("Mine.")
         assert ann.turns[-1][0] == "Seeker"
-    assert len(seeker.asked) == 1
+    assert len(ann.seeker.asked) == 1
 
 
 @pytest.mark.parametrize(
     "thought", ["<think>Draft: I am told to be sad. I will", "<|channel|>analysis Draft: I am told"]
 )
 def test_a_seeker_s_thought_reaches_nobody(folder, thought):
-    with serving_chats(
-        folder, StandIn(thought, "<think>Draft: told.</think>Thank you for asking.")
-    ) as address:
-        ann = Talker(address)
-        ann.begin("Ann")
+    with talking(folder, thought, "<think>Draft: told.</think>Thank you for asking.") as ann:
         ann.say("Once.")
         assert "Draft" not in ann.page
         assert "What you wrote is kept." in ann.page

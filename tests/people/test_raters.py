@@ -1,11 +1,9 @@
-"""From what people answered to rows of the run, and what is refused on the way."""
+"""From what people answered to rows of the run, whom to pay, and what is refused on the way."""
 
 import json
 import shutil
 import sqlite3
 import stat
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -19,33 +17,50 @@ from study_builders import (
     assignment,
     conversation_run,
     note_history,
+    rated,
     seat_answers,
     small_run,
 )
+from worker import begin_command
 
 from heart_collect.judging.design import pair_replies
 from heart_collect.people.assignment import StudyError
-from heart_collect.people.exports import QUESTIONS, read_answers, read_potato, restore_answers
-from heart_collect.people.raters import import_study, main
+from heart_collect.people.exports import (
+    QUESTIONS,
+    _behaviour,
+    _times,
+    read_answers,
+    read_potato,
+    restore_answers,
+)
+from heart_collect.people.raters import import_study, main, write_payments
 from heart_collect.people.study import load_settings, start_study, write_study
 from heart_utils.report.provenance import note_tables
-from heart_utils.runs import Run
+from heart_utils.runs import Run, read_csv_text
 from heart_utils.tables import check_table
 
 
 @pytest.fixture(scope="session")
 def template(tmp_path_factory):
-    """A run with a rating study that nobody has begun, copied for each test: writing one anew takes
-    a third of a second."""
+    """A run with a rating study that nobody has begun, copied for each test, and the comparisons
+    of its models."""
     run = small_run(tmp_path_factory.mktemp("template") / "run")
     rating_study(run)
+    compared = pair_replies(run.read("replies"), rng=np.random.default_rng(1))
+    run.write("comparisons", compared)
     return run
 
 
 @pytest.fixture
-def run(template, tmp_path):
+def compared(template, tmp_path):
     shutil.copytree(template.folder, tmp_path / "run")
     return Run("run", tmp_path / "run", template.root)
+
+
+@pytest.fixture
+def run(compared):
+    (compared.folder / "comparisons.parquet").unlink()
+    return compared
 
 
 def rating_study(run, *, name=None, **rating):
@@ -55,34 +70,45 @@ def rating_study(run, *, name=None, **rating):
 
 
 @pytest.fixture
-def study(run):
-    return run.folder / "study" / "rating"
+def study(compared):
+    return compared.folder / "study" / "rating"
+
+
+def make_real(study, **settings):
+    """Turn a rehearsal into a study with people."""
+    about = json.loads((study / "study.json").read_text())
+    about["settings"] |= {"rehearsal": False, **settings}
+    (study / "study.json").write_text(json.dumps(about))
 
 
 def test_choices_come_back_in_terms_of_a_and_b_whatever_side_they_were_on(run, study):
-    answer_seat(study, "seat-001", "ann", seat_answers(study, "seat-001", "A", "4"))
+    answer_seat(study)
     verdicts = import_study(run, study).verdicts
-    assert len(verdicts) == 5
-    first = verdicts["order"].map({"ab": "a", "ba": "b"})
-    assert (verdicts["verdict"] == first).all()
-    assert set(verdicts["order"]) == {"ab", "ba"}
-    assert verdicts["margin"].tolist() == [4] * 5
-    assert verdicts["seconds"].tolist() == [30] * 5
     shown = assignment(study).query("seat == 'seat-001' and task == 'rate'")
-    assert verdicts["comparison_id"].tolist() == shown["comparison_id"].tolist()
-    assert verdicts["position"].tolist() == shown["position"].tolist()
+    for column in ("comparison_id", "position", "order"):
+        assert verdicts[column].tolist() == shown[column].tolist()
+    assert (verdicts["verdict"] == verdicts["order"].str[0]).all()
+    assert set(verdicts["order"]) == {"ab", "ba"}
+    assert verdicts[["margin", "seconds"]].to_numpy().tolist() == [[3, 30]] * 5
+
+
+def test_an_order_that_potato_swapped_itself_is_swapped_back(run, study):
+    swapped = {item: {"preference": [1, 0]} for item in seat_answers(study)}
+    answer_seat(study, instance_id_to_presentation_order=swapped)
+    verdicts = import_study(run, study).verdicts
+    shown = assignment(study).query("seat == 'seat-001' and task == 'rate'")
+    assert verdicts["order"].tolist() == shown["order"].str[::-1].tolist()
+    assert (verdicts["verdict"] == verdicts["order"].str[0]).all()
 
 
 def test_verdicts_on_conversations_say_so_and_name_the_seeker(tmp_path):
     run = conversation_run(tmp_path / "run")
     study = rating_study(run, load=8, dimension="Who listens?", dimension_name="listening")
-    given = seat_answers(study, "seat-001")
-    rated = [item for item in given if ".check-" not in item]
-    for item, side in zip(
-        rated, ["Conversation A", "Conversation B", "No difference"] * 3, strict=False
-    ):
+    given = seat_answers(study)
+    sides = ["Conversation A", "Conversation B", "No difference"] * 3
+    for item, side in zip(rated(given), sides, strict=False):
         given[item]["dimension"] = side
-    answer_seat(study, "seat-001", "ann", given)
+    answer_seat(study, answers=given)
     verdicts = import_study(run, study).verdicts
     assert set(verdicts["unit"]) == {"conversation"}
     assert set(verdicts["seeker"]) == {"s", "t"}
@@ -92,127 +118,83 @@ def test_verdicts_on_conversations_say_so_and_name_the_seeker(tmp_path):
     assert listens.tolist()[2] == "tie"
 
 
-def test_an_order_that_potato_swapped_itself_is_swapped_back(run, study):
-    answers = seat_answers(study, "seat-001", "A")
-    swapped = {item: {"preference": [1, 0]} for item in answers}
-    answer_seat(study, "seat-001", "ann", answers, instance_id_to_presentation_order=swapped)
-    verdicts = import_study(run, study).verdicts
-    shown = (
-        assignment(study)
-        .query("seat == 'seat-001' and task == 'rate'")
-        .set_index("comparison_id")["order"]
-    )
-    assert (
-        verdicts["verdict"] == verdicts["comparison_id"].map(shown).map({"ab": "b", "ba": "a"})
-    ).all()
-    assert (verdicts["order"] != verdicts["comparison_id"].map(shown)).all()
-
-
-def test_a_study_in_which_nobody_has_typed_yet_can_go_on(run, study):
-    answer_seat(study, "seat-001", "ann", {})
-    with closing(sqlite3.connect(study / "project.sqlite")) as database:
-        database.execute("CREATE TABLE sessions (id)")
-        database.commit()
-    assert restore_answers(study) == 0
-
-
 def test_checks_are_counted_and_are_no_verdicts(run, study):
-    answer_seat(study, "seat-001", "ann", seat_answers(study, "seat-001"))
-    answer_seat(study, "seat-002", "ben", seat_answers(study, "seat-002", pass_checks=False))
+    answer_seat(study)
+    failed = seat_answers(study, "seat-002", pass_checks=False)
+    answer_seat(study, "seat-002", "ben", failed)
     imported = import_study(run, study)
-    assert sorted(imported.raters["n_checks_passed"]) == [0, 1]
-    assert imported.raters[
-        ["n_checks", "n_shown", "n_answered"]
-    ].drop_duplicates().to_numpy().tolist() == [[1, 5, 5]]
+    columns = ["n_checks_passed", "n_checks", "n_shown", "n_answered"]
+    assert sorted(imported.raters[columns].to_numpy().tolist()) == [[0, 1, 5, 5], [1, 1, 5, 5]]
     assert len(imported.verdicts) == 10
 
 
-def test_names_become_codes_and_the_key_file_stays_apart(run, study):
-    answer_seat(study, "seat-001", "ann@example.org", seat_answers(study, "seat-001"))
+def test_names_become_codes_and_who_is_named_stays_apart(run, study):
+    answer_seat(study, person="ann@example.org")
     imported = import_study(run, study)
     imported.write(run)
-    keys = run.folder / "keys" / "people.csv"
-    assert stat.S_IMODE(keys.stat().st_mode) == 0o600
+    write_payments(run, imported)
+    keys = run.folder / "keys"
+    assert stat.S_IMODE(keys.stat().st_mode) == 0o700
+    for name in ("people", "payments-rating"):
+        file = keys / f"{name}.csv"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert "ann@example.org" in file.read_text()
     code = imported.raters["rater"].item()
     assert set(run.read("verdicts", "people-rating")["rater"]) == {code}
     tables = b"".join(file.read_bytes() for file in run.folder.rglob("*.parquet"))
     assert b"ann@example.org" not in tables
     assert import_study(run, study).raters["rater"].item() == code
-    keys.unlink()
+    (keys / "people.csv").unlink()
     assert import_study(run, study).raters["rater"].item() != code
 
 
 def test_the_tables_written_are_read_as_one_with_those_of_models(run, study):
-    answer_seat(study, "seat-001", "ann", seat_answers(study, "seat-001"))
+    answer_seat(study)
     imported = import_study(run, study)
     imported.write(run)
-    machine = (
-        imported.verdicts.head(1)
-        .assign(rater="judge", rater_kind="model", protocol="heart")
-        .drop(columns=["seconds", "position"])
-    )
-    run.write("verdicts", machine)
-    both = run.read("verdicts")
-    assert both["rater_kind"].value_counts().to_dict() == {"human": 5, "model": 1}
+    machine = imported.verdicts.head(1).drop(columns=["seconds", "position"])
+    run.write("verdicts", machine.assign(rater="judge", rater_kind="model", protocol="heart"))
+    assert run.read("verdicts")["rater_kind"].value_counts().to_dict() == {"human": 5, "model": 1}
     assert len(run.read("comparisons")) == 5
     assert check_table("raters", run.read("raters"))["study"].item() == "rating"
 
 
-def test_a_rehearsal_is_simulated_and_a_study_is_not(run, tmp_path):
-    rehearsal = rating_study(run)
-    answer_seat(rehearsal, "seat-001", "ann", seat_answers(rehearsal, "seat-001"))
+def test_a_rehearsal_is_simulated_and_a_study_is_not_and_says_who_its_raters_are(run, study):
+    answer_seat(study)
     for said in (False, True):
-        assert import_study(run, rehearsal, simulated=said).verdicts["simulated"].all()
-    real = json.loads((rehearsal / "study.json").read_text())
-    real["settings"] |= {"rehearsal": False, "statement": STATEMENT}
-    (rehearsal / "study.json").write_text(json.dumps(real))
-    imported = import_study(run, rehearsal)
-    assert not imported.verdicts["simulated"].any()
-    assert imported.raters[["population", "language", "pay"]].iloc[0].to_dict() == STATEMENT
-
-
-def test_without_a_rater_statement_nothing_is_imported(run, study):
-    real = json.loads((study / "study.json").read_text())
-    real["settings"]["rehearsal"] = False
-    (study / "study.json").write_text(json.dumps(real))
-    answer_seat(study, "seat-001", "ann", seat_answers(study, "seat-001"))
+        assert import_study(run, study, simulated=said).verdicts["simulated"].all()
+    import_study(run, study).write(run)
+    [note] = note_tables(run, tables=["verdicts"])
+    assert note.rows == {"rehearsal": 5}
+    make_real(study)
     with pytest.raises(StudyError, match="statement lacks population, language, pay"):
         import_study(run, study)
     assert not import_study(run, study, statement=STATEMENT).verdicts["simulated"].any()
+    make_real(study, statement=STATEMENT)
+    raters = import_study(run, study).raters
+    assert raters[["population", "language", "pay"]].iloc[0].to_dict() == STATEMENT
 
 
 def test_ties_have_no_margin_and_the_second_question_may_stay_open(run):
-    study = rating_study(
-        run, ties=True, dimension="Which has understood better?", dimension_name="attunement"
-    )
-    answers = seat_answers(study, "seat-001", "tie")
-    rated = [item for item, given in answers.items() if given["reason"] != "read"]
-    answers[rated[0]]["dimension"] = "Reply A"
-    answers[rated[1]]["dimension"] = "No difference"
-    answer_seat(study, "seat-001", "ann", answers)
+    asks = {"dimension": "Which has understood better?", "dimension_name": "attunement"}
+    study = rating_study(run, ties=True, **asks)
+    answers = seat_answers(study, side="tie")
+    first, second, *_ = rated(answers)
+    answers[first]["dimension"] = "Reply A"
+    answers[second]["dimension"] = "No difference"
+    answer_seat(study, answers=answers)
     verdicts = import_study(run, study).verdicts
-    overall, second = (
-        verdicts[verdicts["dimension"] == "overall"],
-        verdicts[verdicts["dimension"] == "attunement"],
-    )
+    overall = verdicts[verdicts["dimension"] == "overall"]
+    other = verdicts[verdicts["dimension"] == "attunement"]
     assert overall["verdict"].tolist() == ["tie"] * 5
     assert overall["margin"].isna().all()
-    assert second["state"].value_counts().to_dict() == {"valid": 2, "abstained": 3}
-    assert set(second["verdict"].dropna()) >= {"tie"}
-
-
-def test_who_stops_half_way_keeps_what_they_gave(run, study):
-    some = dict(list(seat_answers(study, "seat-001").items())[:2])
-    answer_seat(study, "seat-001", "ann", some, current_phase_and_page=["annotation", None])
-    rater = import_study(run, study).raters.iloc[0]
-    assert not rater["completed"]
-    assert rater["n_shown"] == 5
-    assert rater["n_answered"] <= 2
+    assert other["state"].value_counts().to_dict() == {"valid": 2, "abstained": 3}
+    assert set(other["verdict"].dropna()) >= {"tie"}
 
 
 def test_who_withdraws_is_left_out_and_counted(run, study):
-    answer_seat(study, "seat-001", "ann", seat_answers(study, "seat-001"))
-    answer_seat(study, "seat-002", "ben", seat_answers(study, "seat-002"))
+    for seat, person in (("seat-001", "ann"), ("seat-002", "ben")):
+        answer_seat(study, seat, person)
     imported = import_study(run, study, withdrawn=["ann"])
     assert (len(imported.verdicts), len(imported.raters), imported.n_withdrawn) == (5, 1, 1)
     assert "ann" not in (run.folder / "keys" / "people.csv").read_text()
@@ -222,308 +204,320 @@ def test_who_withdraws_is_left_out_and_counted(run, study):
         import_study(run, study, withdrawn=["ann", "ben"])
 
 
-def test_who_did_not_agree_has_no_row_and_may_have_no_answers(run, study):
-    answer_seat(study, "seat-001", "ann", seat_answers(study, "seat-001"))
-    refused = {
-        "consent": {"consent": [AGREED[0], [{"schema": "consent_agree", "name": "no"}, "no"]]}
-    }
-    answer_seat(study, "seat-002", "ben", {}, phase_to_page_to_label_to_value=refused)
+REFUSED = {"consent": {"consent": [AGREED[0], [{"schema": "consent_agree", "name": "no"}, "no"]]}}
+
+
+def test_who_did_not_agree_has_no_row(run, study):
+    answer_seat(study)
+    answer_seat(study, "seat-002", "ben", {}, phase_to_page_to_label_to_value=REFUSED)
     answer_seat(study, "seat-003", "cy", {}, phase_to_page_to_label_to_value={})
+    changed = answer_seat(study, "seat-002", "dee", {})
+    note_history(changed, "dee", ("__phase_page__", "consent_agree", "no", "no"))
     assert len(import_study(run, study).raters) == 1
-    answer_seat(
-        study,
-        "seat-002",
-        "dee",
-        seat_answers(study, "seat-002"),
-        phase_to_page_to_label_to_value=refused,
-    )
-    with pytest.raises(StudyError, match="answers of somebody who did not agree"):
-        import_study(run, study)
 
 
 def test_reasons_are_redacted_and_formulas_and_scripts_kept_as_text(run, study):
-    answers = seat_answers(study, "seat-001")
-    rated = [item for item, given in answers.items() if given["reason"] != "read"]
-    for item, reason in zip(
-        rated,
-        ["=1+1", "<script>alert(1)</script>", "mail me@example.org", "kind", "kind"],
-        strict=True,
-    ):
+    answers = seat_answers(study)
+    reasons = ["=1+1", "<script>alert(1)</script>", "mail me@example.org", "kind", "kind"]
+    for item, reason in zip(rated(answers), reasons, strict=True):
         answers[item]["reason"] = reason
-    answer_seat(study, "seat-001", "ann", answers)
+    answer_seat(study, answers=answers)
     with pytest.warns(UserWarning, match="1 reasons with formula and 1 .* markup.* kept as text"):
         verdicts = import_study(run, study).verdicts
-    assert verdicts["rationale"].tolist()[:3] == [
-        "=1+1",
-        "<script>alert(1)</script>",
-        "mail [email]",
-    ]
+    assert verdicts["rationale"].tolist() == [*reasons[:2], "mail [email]", "kind", "kind"]
     assert verdicts["flags"].tolist()[:4] == [["formula"], ["markup"], ["redacted"], []]
     assert import_study(run, study, redact="all").verdicts["rationale"].isna().all()
 
 
-def test_a_state_cut_short_is_named(run, study):
-    file = answer_seat(study, "seat-001", "ann", seat_answers(study, "seat-001"))
-    file.write_text(file.read_text()[:400])
-    with pytest.raises(StudyError, match=r"user_state.json is not whole JSON .* cut short"):
-        import_study(run, study)
-    file.write_text('{"user_id": "ann"}')
-    with pytest.raises(StudyError, match="lacks user_id or instance_id_ordering"):
-        import_study(run, study)
-
-
-def test_a_folder_nobody_answered_says_so(run, study):
-    with pytest.raises(StudyError, match="holds no answers"):
-        import_study(run, study)
-
-
-def test_a_rater_who_appears_twice_is_refused(run, study):
-    answer_seat(study, "seat-001", "ann", seat_answers(study, "seat-001"))
-    answer_seat(study, "seat-002", "ANN ", seat_answers(study, "seat-002"))
-    with pytest.raises(StudyError, match="same rater appears twice"):
-        import_study(run, study)
-
-
-def test_two_people_in_one_seat_are_refused(run, study):
-    answer_seat(study, "seat-001", "ann", seat_answers(study, "seat-001"))
-    answer_seat(study, "seat-001", "ben", seat_answers(study, "seat-001"))
-    with pytest.raises(StudyError, match="2 people answered in seat-001"):
-        import_study(run, study)
-
-
-def test_an_answer_to_a_page_never_shown_is_refused(run, study):
-    answers = seat_answers(study, "seat-001") | {"seat-009.001.nothing": {"preference": "A"}}
-    file = answer_seat(study, "seat-001", "ann", answers)
-    with pytest.raises(
-        StudyError,
-        match=(
-            "1 answers are to pages that were never shown in this study, first"
-            " 'seat-009.001.nothing'"
-        ),
-    ):
-        import_study(run, study)
-    file.unlink()
-    file.parent.rmdir()
-    answer_seat(
-        study, "seat-001", "ann", seat_answers(study, "seat-001") | seat_answers(study, "seat-002")
-    )
-    with pytest.raises(StudyError, match="answered pages of 2 seats"):
-        import_study(run, study)
-
-
-def test_two_answers_to_one_question_are_refused(run, study):
-    file = answer_seat(study, "seat-001", "ann", seat_answers(study, "seat-001"))
-    state = json.loads(file.read_text())
-    item = next(iter(state["instance_id_to_label_to_value"]))
-    state["instance_id_to_label_to_value"][item].append(
-        [{"schema": "preference", "name": "selection"}, "B"]
-    )
-    file.write_text(json.dumps(state))
-    with pytest.raises(StudyError, match="two answers .*'seat-001"):
-        import_study(run, study)
-
-
 def test_a_page_without_a_side_is_no_tie(run, study):
-    answers = seat_answers(study, "seat-001")
-    item = next(item for item, given in answers.items() if given["reason"] != "read")
-    del answers[item]["preference"]
-    answer_seat(study, "seat-001", "ann", answers)
-    verdicts = import_study(run, study).verdicts
-    assert verdicts["state"].value_counts().to_dict() == {"valid": 4, "abstained": 1}
-    answers[item]["preference"] = "C"
-    (study / "answers" / "ann" / "user_state.json").unlink()
-    (study / "answers" / "ann").rmdir()
-    answer_seat(study, "seat-001", "ann", answers)
-    with pytest.raises(StudyError, match="has the side 'C', expected A, B or tie"):
+    answers = seat_answers(study)
+    del answers[rated(answers)[0]]["preference"]
+    answer_seat(study, answers=answers)
+    states = import_study(run, study).verdicts["state"]
+    assert states.value_counts().to_dict() == {"valid": 4, "abstained": 1}
+
+
+def cut_short(study):
+    file = answer_seat(study)
+    file.write_text(file.read_text()[:400])
+
+
+def answered_twice(study):
+    file = answer_seat(study)
+    state = json.loads(file.read_text())
+    given = next(iter(state["instance_id_to_label_to_value"].values()))
+    given.append([{"schema": "preference", "name": "selection"}, "B"])
+    file.write_text(json.dumps(state))
+
+
+def in_one_seat(study, *people, seat="seat-001"):
+    for person in ("ann", *people):
+        answer_seat(study, seat if person != "ann" else "seat-001", person)
+
+
+def with_pages(study, **more):
+    answer_seat(study, answers=seat_answers(study) | more)
+
+
+def chosen(study, side):
+    answers = seat_answers(study)
+    answers[rated(answers)[0]]["preference"] = side
+    answer_seat(study, answers=answers)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (cut_short, r"user_state.json is not whole JSON .* cut short"),
+        (lambda study: answer_seat(study).write_text('{"user_id": "ann"}'),
+         "lacks user_id or instance_id_ordering"),
+        (lambda study: None, "holds no answers"),
+        (lambda study: (study / "study.json").unlink(), "no study written here"),
+        (lambda study: in_one_seat(study, "ANN ", seat="seat-002"), "same rater appears twice"),
+        (lambda study: in_one_seat(study, "ben"), "2 people answered in seat-001"),
+        (lambda study: with_pages(study, nothing={"preference": "A"}),
+         "1 answers are to pages that were never shown in this study, first 'nothing'"),
+        (lambda study: with_pages(study, **seat_answers(study, "seat-002")),
+         "answered pages of 2 seats"),
+        (answered_twice, "two answers .*'seat-001"),
+        (lambda study: chosen(study, "C"), "has the side 'C', expected A, B or tie"),
+        (lambda study: answer_seat(study, phase_to_page_to_label_to_value=REFUSED),
+         "answers of somebody who did not agree"),
+    ],
+)  # fmt: skip
+def test_answers_that_cannot_be_of_this_study_are_refused_and_nothing_is_written(
+    run, study, spoil, message
+):
+    spoil(study)
+    before = sorted(run.folder.rglob("*.parquet"))
+    with pytest.raises(StudyError, match=message):
         import_study(run, study)
+    assert sorted(run.folder.rglob("*.parquet")) == before
+    assert not (run.folder / "keys").exists()
 
 
-def test_a_folder_that_is_no_study_is_refused(run):
-    with pytest.raises(StudyError, match="no study written here"):
-        import_study(run, run.folder)
+def test_a_history_that_went_missing_is_named(run, study):
+    answer_seat(study)
+    histories = run.read("histories")
+    run.write("histories", histories[histories["history_id"] != "h00"])
+    with pytest.raises(StudyError, match="no history 'h00' any more"):
+        import_study(run, study)
 
 
 # What Potato's state lacks and its history has
 
 
-def last_lost(study, typed=None):
+def last_lost(study, final_chars=10):
     """The state of somebody whose last page was overwritten by an older state, and the history with
     all pages."""
-    answers = seat_answers(study, "seat-001")
-    items = list(answers)
-    last = answers.pop(items[-1])
-    summaries = {items[-1]: {"total_time_ms": 9_000, "typing_summaries": typed or {}}}
-    file = answer_seat(study, "seat-001", "ann", answers, instance_id_to_behavioral_data=summaries)
-    actions = [
-        (items[-1], question, {"reason": "text_box"}.get(question, value), value)
-        for question, value in last.items()
-    ]
-    return file, items[-1], note_history(file, "ann", *actions)
+    answers = seat_answers(study)
+    item, last = answers.popitem()
+    typed = {"reason:::text_box": {"final_chars": final_chars}}
+    seen = {item: {"total_time_ms": 9_000, "typing_summaries": typed}}
+    file = answer_seat(study, answers=answers, instance_id_to_behavioral_data=seen)
+    names = {"reason": "text_box"}
+    actions = [(item, asked, names.get(asked, value), value) for asked, value in last.items()]
+    return file, item, note_history(file, "ann", *actions)
 
 
-def test_an_answer_that_the_state_lost_comes_back_from_the_history(run, study):
-    _, item, _ = last_lost(study, {"reason:::text_box": {"final_chars": 10}})
-    found = read_potato(study).set_index("item_id")
-    assert found["answered"].all()
-    assert found.loc[item].dropna().index.intersection(QUESTIONS).tolist() == [
-        "preference",
-        "strength",
-        "reason",
-    ]
-    assert found.loc[item, "seconds"] == 9
+def page_of(study, item):
+    return read_potato(study).set_index("item_id").loc[item]
 
 
-def test_who_comes_back_after_a_restart_finds_what_the_state_lost(run, study):
-    file, item, _ = last_lost(study, {"reason:::text_box": {"final_chars": 10}})
+@pytest.mark.parametrize(("final_chars", "n"), [(10, 3), (0, 2)])
+def test_an_answer_that_the_state_lost_comes_back_and_a_text_wiped_does_not(run, study, final_chars, n):  # fmt: skip
+    file, item, _ = last_lost(study, final_chars)
+    questions = ["preference", "strength", "reason"][:n]
+    page = page_of(study, item)
+    assert page["answered"]
+    assert page["seconds"] == 9
+    assert page.dropna().index.intersection(QUESTIONS).tolist() == questions
+    # and to who comes back after a restart
     others = json.loads(file.read_text())["instance_id_to_label_to_value"]
-    assert item not in others
-    assert restore_answers(study) == 3
+    assert restore_answers(study) == n
     state = json.loads(file.read_text())["instance_id_to_label_to_value"]
-    assert {item: state[item] for item in others} == others
-    assert [label["schema"] for label, _ in state[item]] == ["preference", "strength", "reason"]
-    assert state[item][2][0]["name"] == "text_box"
+    restored = state.pop(item)
+    assert state == others
+    assert [label["schema"] for label, _ in restored] == questions
+    assert restored[-1][0]["name"] in ("text_box", "3")
     assert restore_answers(study) == 0
 
 
 def test_a_study_with_a_state_cut_short_says_so_before_it_starts(run, study, monkeypatch):
-    file = answer_seat(study, "seat-001", "ann", {})
-    file.write_text(file.read_text()[:-40])
+    cut_short(study)
     monkeypatch.setattr("heart_collect.people.study._find_potato", lambda: Path("/nowhere/potato"))
     with pytest.raises(StudyError, match="user_state.json is not whole JSON"):
         start_study(study, port=0)
 
 
-def test_a_text_wiped_before_leaving_stays_wiped(run, study):
-    _, item, _ = last_lost(study, {"reason:::text_box": {"final_chars": 0}})
-    page = read_potato(study).set_index("item_id").loc[item]
-    assert page.dropna().index.intersection(QUESTIONS).tolist() == ["preference", "strength"]
-
-
 def test_the_last_word_in_the_history_counts(run, study):
-    file = answer_seat(study, "seat-001", "ann", seat_answers(study, "seat-001", side="A"))
-    item = json.loads(file.read_text())["instance_id_ordering"][0]
-    note_history(
-        file, "ann", (item, "preference", "selection", "A"), (item, "preference", "selection", "B")
-    )
-    assert read_potato(study).set_index("item_id").loc[item, "preference"] == "B"
+    file = answer_seat(study)
+    first = next(iter(seat_answers(study)))
+    for side in "AB":
+        note_history(file, "ann", (first, "preference", "selection", side))
+        assert page_of(study, first)["preference"] == side
 
 
 def test_a_history_stopped_in_its_last_line_is_read_and_one_broken_before_is_not(run, study):
     _, item, history = last_lost(study)
     history.write_text(history.read_text() + '{"user_id": "an')
-    assert read_potato(study).set_index("item_id").loc[item, "answered"]
-    lines = history.read_text().splitlines()
-    history.write_text("\n".join([lines[0][:-9], *lines[1:]]))
+    assert page_of(study, item)["answered"]
+    history.write_text("{" + history.read_text())
     with pytest.raises(StudyError, match="annotation_history.jsonl, line 1 is not whole JSON"):
         read_potato(study)
 
 
+TYPING = "typing_sessions (user_id, instance_id, schema_name, label_name, ended_at, summary)"
+
+
 def test_how_a_text_was_typed_comes_from_the_database_of_notes(run, study):
-    file, item, _ = last_lost(study)
+    _, item, _ = last_lost(study)
     rows = [
         {"active_ms": 400, "final_chars": 4, "pasted_chars": 0},
         {"active_ms": 100, "final_chars": 20, "pasted_chars": 16, "external_insert_chars": 16},
     ]
-    with closing(sqlite3.connect(study / "project.sqlite")) as database:
-        database.execute(
-            "CREATE TABLE typing_sessions (user_id, instance_id, schema_name, label_name, ended_at,"
-            " summary)"
-        )
-        for number, row in enumerate(rows):
-            note = ("ann", item, "reason", "text_box", number, json.dumps(row))
-            database.execute("INSERT INTO typing_sessions VALUES (?, ?, ?, ?, ?, ?)", note)
-        database.commit()
-    page = read_potato(study).set_index("item_id").loc[item]
+    notes = [("ann", item, "reason", "text_box", n, json.dumps(row)) for n, row in enumerate(rows)]
+    file = study / "project.sqlite"
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("CREATE TABLE sessions (id)")
+        assert restore_answers(study) == 3  # nobody has typed yet
+        database.execute(f"CREATE TABLE {TYPING}")
+        database.executemany("INSERT INTO typing_sessions VALUES (?, ?, ?, ?, ?, ?)", notes)
+    page = page_of(study, item)
     assert page[["typing_ms", "pasted_share"]].tolist() == [500, 0.8]
-    assert page.dropna().index.intersection(QUESTIONS).tolist() == [
-        "preference",
-        "strength",
-        "reason",
-    ]
-    (study / "project.sqlite").write_bytes(b"SQLite format 3\0cut")
+    file.write_bytes(b"SQLite format 3\0cut")
     with pytest.raises(StudyError, match="project.sqlite cannot be read"):
         read_potato(study)
 
 
-def test_consent_withdrawn_on_the_first_page_counts_from_the_history_too(run, study):
-    file = answer_seat(study, "seat-001", "ann", {})
-    note_history(file, "ann", ("__phase_page__", "consent_agree", "no", "no"))
-    assert read_potato(study).empty
+TYPED = {"reply:::text_box": {"final_chars": 40, "active_ms": 9000, "pasted_chars": 10}}
+
+
+@pytest.mark.parametrize(
+    ("page", "times"),
+    [
+        ("page-1", (60.0, 9000.0, 0.25)),  # 10 / 40
+        ("page-2", (None, 9000.0, 0.25)),
+        ("page-3", (None, None, 0.0)),
+        ("page-4", (None, 0.0, 0.0)),  # of no letters that are left nothing was pasted
+    ],
+)
+def test_how_a_page_was_typed_joins_how_long_it_was_open(page, times):
+    data = {"page-1": {"total_time_ms": 60_000}}
+    wiped = {"reply:::text_box": {"pasted_chars": 5}}
+    typed = {("ann", "page-1"): TYPED, ("ann", "page-2"): TYPED, ("ann", "page-4"): wiped}
+    state = {"user_id": "ann", "instance_id_to_behavioral_data": data}
+    noted = _behaviour(state, typed | {("ben", "page-1"): {}, ("ben", "page-3"): TYPED})
+    assert tuple(_times(noted.get(page, {})).values()) == times
+
+
+# Whom to pay
+
+
+def test_each_person_is_approved_reviewed_or_rejected_with_the_rule_s_reason(tmp_path, capsys):
+    run = small_run(tmp_path / "run", n_histories=12)
+    study = rating_study(run, raters_per_pair=4, load=12, n_checks=3, spare=0)
+    finished, stopped, hasty = (seat_answers(study, f"seat-00{seat}") for seat in (1, 3, 4))
+    shown = assignment(study).query("task == 'rate'").set_index("item_id")["order"]
+    for answers in (finished, stopped):  # who prefer one responder, whichever side it is on
+        for item in rated(answers):
+            answers[item]["preference"] = {"ab": "A", "ba": "B"}[shown[item]]
+    half = dict([*stopped.items()][:7])
+    times = {item: {"total_time_ms": 2_000, "typing_summaries": {}} for item in hasty}
+    answer_seat(study, "seat-001", "finished", finished)
+    careless = seat_answers(study, "seat-002", pass_checks=False)
+    answer_seat(study, "seat-002", "careless", careless)
+    answer_seat(study, "seat-003", "stopped", half)
+    answer_seat(study, "seat-004", "hasty", hasty, instance_id_to_behavioral_data=times)
+    assert main([str(run.folder), "rating"]) == 0
+    assert "payments-rating.csv, with reasons: " in capsys.readouterr().out
+    table = read_csv_text((run.folder / "keys" / "payments-rating.csv").read_text())
+    proposed = table.set_index("person")[["decision", "reason"]].T.to_dict("list")
+    n = len(rated(half))
+    assert proposed == {
+        "finished": ["approve", "finished"],
+        "careless": ["reject", "failed 3 of 3 attention checks; the rule allows 1"],
+        "stopped": ["review", f"stopped after {n} pages; pay what the first page promises"],
+        "hasty": ["review", "left out of the analysis as fast and one sided and straight line and"
+                  " unreliable, which is no proof that nobody read"],
+    }  # fmt: skip
+
+
+def test_an_answer_that_is_changed_after_another_page_is_flagged_and_told(run, study):
+    file = answer_seat(study)
+    first, second, *_ = rated(seat_answers(study))
+    note_history(
+        file,
+        "ann",
+        (first, "preference", "selection", "B"),
+        (first, "preference", "selection", "A"),  # on the same page: no more than a change of mind
+        (second, "preference", "selection", "A"),
+        (first, "preference", "selection", "A"),  # sent again, unchanged
+    )
+    assert "changed_later" not in import_study(run, study).verdicts["flags"].explode().tolist()
+    # a second tab that was left open
+    note_history(file, "ann", (first, "preference", "selection", "B"))
+    with pytest.warns(UserWarning, match="1 answers were changed after another page had been"):
+        verdicts = import_study(run, study).verdicts
+    changed = verdicts["flags"].map(lambda flags: "changed_later" in flags)
+    [flagged] = verdicts[changed].to_dict("records")
+    assert flagged["comparison_id"] == first.split(".", 2)[2]
+    assert flagged["verdict"] == flagged["order"][1]  # B stood right
 
 
 # Writing study
 
 
-def writing_study(run, *, name=None, **behaviour):
+def writing_study(run, *, name=None, pasted_chars=0):
     settings = load_settings(run)
     settings["reply"] |= {"writers_per_history": 2, "n_writers": 5, "spare": 0}
     folder = write_study(run, "reply", settings=settings, name=name)
     items = assignment(folder).query("seat == 'seat-001'")["item_id"].tolist()
     texts = ["I am glad you wrote.", " ".join(["long"] * 41)]
-    summary = {
-        "reply:::text_box": (
-            {
-                "final_chars": 20,
-                "pasted_chars": 0,
-                "external_insert_chars": 0,
-                "active_ms": 9000,
-            }
-            | behaviour
-        )
-    }
-    data = {item: {"total_time_ms": 45_000, "typing_summaries": summary} for item in items}
+    typed = {"final_chars": 20, "pasted_chars": pasted_chars, "active_ms": 9000}
+    page = {"total_time_ms": 45_000, "typing_summaries": {"reply:::text_box": typed}}
+    seen = dict.fromkeys(items, page)
     answers = {item: {"reply": text} for item, text in zip(items, texts, strict=True)}
-    answer_seat(folder, "seat-001", "ann", answers, instance_id_to_behavioral_data=data)
+    answer_seat(folder, answers=answers, instance_id_to_behavioral_data=seen)
     return folder
 
 
-def test_replies_of_people_are_human_and_their_writers_coded(run):
-    imported = import_study(run, writing_study(run))
-    assert imported.responders[["responder", "responder_kind"]].to_numpy().tolist() == [
-        ["human", "human"]
-    ]
-    replies = imported.replies
+def test_replies_of_people_are_human_and_their_writers_coded(run, capsys):
+    writing_study(run)
+    assert main([str(run.folder), "reply"]) == 0
+    said = capsys.readouterr().out
+    assert "1 people, 0 verdicts, 2 replies; 0 withdrew" in said
+    assert "keys/people.csv" in said
+    responders = run.read("responders")[["responder", "responder_kind"]]
+    assert responders.to_numpy().tolist() == [["human", "human"]]
+    replies = run.read("replies", "people-reply")
     assert replies["author_id"].str.startswith("writer-").all()
-    assert replies["typing_ms"].tolist() == [9000, 9000]
-    assert replies["total_ms"].tolist() == [45_000, 45_000]
+    assert replies[["typing_ms", "total_ms"]].to_numpy().tolist() == [[9000, 45_000]] * 2
     assert sorted(replies["flags"].tolist()) == [[], ["over_40_words"]]
-    imported.write(run)
     assert set(run.read("replies")["responder"]) == {"person", "model", "human"}
     comparisons = pair_replies(run.read("replies"), rng=np.random.default_rng(1))
     assert "human" in set(comparisons["responder_a"]) | set(comparisons["responder_b"])
 
 
-@pytest.mark.parametrize(("pasted_chars", "flagged"), [(20, True), (10, True), (9, False)])
+@pytest.mark.parametrize(("pasted_chars", "flagged"), [(10, True), (9, False)])
 def test_a_text_of_which_half_or_more_was_pasted_is_flagged(run, pasted_chars, flagged):
     """Of 20 letters."""
     replies = import_study(run, writing_study(run, pasted_chars=pasted_chars)).replies
     assert [("pasted" in flags) for flags in replies["flags"]] == [flagged, flagged]
 
 
-def test_the_command_imports_and_says_what(run, capsys):
-    writing_study(run)
-    assert main([str(run.folder), "reply"]) == 0
-    said = capsys.readouterr().out
-    assert "1 people, 0 verdicts, 2 replies; 0 withdrew" in said
-    assert "keys/people.csv" in said
-    assert main([str(run.folder), "nothing"]) == 1
-    assert "There is no nothing" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("source", "told"), [("rating", "holds no answers"), ("nothing", "There is no nothing")]
+)
+def test_the_command_runs_as_it_is_written_in_the_book(run, tmp_path, source, told):
+    said = tmp_path / "said"
+    command = begin_command("heart_collect.people.raters", str(run.folder), source, out=said)
+    command.join(60)
+    assert command.exitcode == 1
+    assert told in said.read_text()
 
 
-def test_the_command_runs_as_it_is_written_in_the_book(run):
-    command = [sys.executable, "-m", "heart_collect.people.raters", str(run.folder), "rating"]
-    done = subprocess.run(command, cwd=run.root, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "holds no answers" in done.stderr
-
-
-# CSV
-
-
-@pytest.fixture
-def compared(run):
-    run.write("comparisons", pair_replies(run.read("replies"), rng=np.random.default_rng(1)))
-    return run
+# A table
 
 
 def csv_file(run, text: str):
@@ -541,96 +535,55 @@ dee,model-h00,person-h00,,,,
 """
 
 
-def test_a_plain_csv_becomes_verdicts(compared):
-    imported = import_study(compared, csv_file(compared, GOOD), statement=STATEMENT)
+@pytest.mark.parametrize("simulated", [False, True])
+def test_a_plain_csv_becomes_verdicts_and_a_program_s_are_marked(compared, simulated):
+    file = csv_file(compared, GOOD)
+    imported = import_study(compared, file, statement=STATEMENT, simulated=simulated)
     verdicts = imported.verdicts.set_index("margin", drop=False)
     # model-h00 is the smaller id, so it is a.
-    assert verdicts.loc[3, ["verdict", "order", "seconds"]].tolist() == ["b", "ba", 12.5]
-    assert verdicts.loc[5, ["verdict", "order", "rationale"]].tolist() == [
-        "a",
-        "ab",
-        "short, clear",
-    ]
-    assert imported.verdicts["state"].value_counts().to_dict() == {"valid": 3, "abstained": 1}
-    assert not imported.verdicts["simulated"].any()
+    first = verdicts.loc[3, ["verdict", "order", "seconds", "rationale"]]
+    other = verdicts.loc[5, ["verdict", "order", "seconds", "rationale"]]
+    assert first.tolist() == ["b", "ba", 12.5, "kind"]
+    assert other.tolist() == ["a", "ab", 9, "short, clear"]
+    assert verdicts["state"].value_counts().to_dict() == {"valid": 3, "abstained": 1}
     assert len(imported.raters) == 4
-
-
-def test_a_csv_separated_by_another_mark_is_read(compared):
-    other = GOOD.replace("short, clear", "short and clear").replace(",", ";")
-    assert len(import_study(compared, csv_file(compared, other), statement=STATEMENT).verdicts) == 4
-
-
-def test_answers_that_a_program_gave_are_marked_in_every_table(compared):
-    imported = import_study(compared, csv_file(compared, GOOD), statement=STATEMENT, simulated=True)
-    assert all(table["simulated"].all() for table in (imported.verdicts, imported.raters))
+    assert set(verdicts["simulated"]) == set(imported.raters["simulated"]) == {simulated}
     imported.write(compared)
     [part] = compared.parts("verdicts")
-    assert compared.manifest["tables"][f"verdicts/{part}"]["origin"] == "simulated"
+    origin = compared.manifest["tables"][f"verdicts/{part}"]["origin"]
+    assert origin == ("simulated" if simulated else "live")
 
 
 @pytest.mark.parametrize(
-    ("spoil", "message"),
+    ("was", "now", "message"),
     [
-        (
-            lambda text: text.replace("choice", "winner"),
-            "unknown winner .*missing choice.*as a file for --reading:\ncolumns:\n  winner: choice",
-        ),
-        (
-            lambda text: text.replace("left,3", "A,3"),
-            "choice: expected one of left, .* line 2 of votes.csv has 'A'",
-        ),
-        (
-            lambda text: text.replace("left,3", "left,7"),
-            "margin: expected a whole number .* line 2 of votes.csv has 7",
-        ),
-        (
-            lambda text: text.replace("ann,person-h00", "ann,"),
-            "answers.left: expected .* line 2 of votes.csv has nothing",
-        ),
-        (
-            lambda text: text.replace("ann,", ","),
-            "answers.rater: expected text, .* line 2 of votes.csv has nothing",
-        ),
-        (
-            lambda text: text.replace("12.5", "soon"),
-            "seconds: expected a number of .* line 2 of votes.csv has 'soon'",
-        ),
-        (
-            lambda text: text[:-8],
-            (
-                "line 5 of votes.csv has fewer cells than the header. The file may have been cut"
-                " short there"
-            ),
-        ),
-        (
-            lambda text: text.replace('clear"', "clear"),
-            "cannot be read as CSV .* may have been cut short",
-        ),
-        (lambda text: text.splitlines()[0] + "\n", "holds no answer"),
-        (
-            lambda text: text.replace("ann,person-h00,model-h00", "ann,person-h00,model-h09"),
-            "line 2 of votes.csv: 'person-h00' on the left of 'model-h09' was never shown",
-        ),
-        (
-            lambda text: text.replace("cy,", "ben,"),
-            (
-                "2 rows repeat another row's rater, left, right, dimension; .* line 3 of votes.csv:"
-                " .* line 4 of votes.csv: "
-            ),
-        ),
-        (
-            lambda text: text.replace("ben,", "Ann,"),
-            (
-                "rater: line 2 of votes.csv has a word and line 3 of votes.csv has a word, which"
-                " differ in capitals"
-            ),
-        ),
+        ("choice", "winner",
+         "unknown winner .*missing choice.*as a file for --reading:\ncolumns:\n  winner: choice"),
+        ("left,3", "A,3", "choice: expected one of left, .* line 2 of votes.csv has 'A'"),
+        ("left,3", "left,7", "margin: expected a whole number .* line 2 of votes.csv has 7"),
+        ("ann,person-h00", "ann,", "answers.left: expected .* line 2 of votes.csv has nothing"),
+        ("ann,", ",", "answers.rater: expected text, .* line 2 of votes.csv has nothing"),
+        ("12.5", "soon", "seconds: expected a number of .* line 2 of votes.csv has 'soon'"),
+        ("n-h00,,,,\n", "n-h00", "line 5 of votes.csv has fewer cells than the header. The file may"
+         " have been cut short there"),
+        ('clear"', "clear", "cannot be read as CSV .* may have been cut short"),
+        (GOOD[GOOD.index("ann") :], "", "holds no answer"),
+        ("ann,person-h00,model-h00", "ann,person-h00,model-h09",
+         "line 2 of votes.csv: 'person-h00' on the left of 'model-h09' was never shown"),
+        ("cy,", "ben,", "2 rows repeat another row's rater, left, right, dimension; .* line 3 of"
+         " votes.csv: .* line 4 of votes.csv: "),
+        ("ben,", "Ann,", "rater: line 2 of votes.csv has a word and line 3 of votes.csv has a word,"
+         " which differ in capitals"),
     ],
-)
-def test_a_csv_that_does_not_fit_is_refused_with_its_line(compared, spoil, message):
+)  # fmt: skip
+def test_a_csv_that_does_not_fit_is_refused_with_its_line(template, tmp_path, was, now, message):
+    assert was in GOOD
+    file = tmp_path / "votes.csv"
+    file.write_text(GOOD.replace(was, now))
     with pytest.raises(ValueError, match=f"(?s){message}"):
-        import_study(compared, csv_file(compared, spoil(GOOD)), statement=STATEMENT)
+        import_study(template, file, statement=STATEMENT)
+    with pytest.raises(StudyError, match="no such file"):
+        read_answers(tmp_path / "absent.csv")
 
 
 def test_the_same_pair_with_its_sides_changed_is_a_second_order_of_an_imported_file_too(compared):
@@ -641,86 +594,92 @@ def test_the_same_pair_with_its_sides_changed_is_a_second_order_of_an_imported_f
 
 
 def test_an_imported_file_may_have_headers_and_words_of_its_own_and_rejected_rows(compared):
-    batch = "WorkerId,Input.left,Input.right,Answer.choice,AssignmentStatus,Approve,Reject\n"
-    batch += "A1XYZ23456789,person-h00,model-h00,L,Approved\nA2XYZ23456789,model-h00,person-h00,R,Rejected\n"
-    named = {
-        "WorkerId": "rater",
-        "Input.left": "left",
-        "Input.right": "right",
-        "Answer.choice": "choice",
+    batch = """\
+WorkerId,Input.left,Input.right,Answer.choice,AssignmentStatus,Approve,Reject
+A1XYZ23456789,person-h00,model-h00,L,Approved
+A2XYZ23456789,model-h00,person-h00,R,Rejected
+"""
+    named = {"WorkerId": "rater", "Answer.choice": "choice"}
+    named |= {f"Input.{side}": side for side in ("left", "right")}
+    how = {"columns": named, "words": {"L": "left", "R": "right"}, "statement": STATEMENT}
+    file, only = csv_file(compared, batch), {"AssignmentStatus": "Approved"}
+    verdicts = import_study(compared, file, only=only, **how).verdicts
+    assert verdicts[["verdict", "order"]].to_numpy().tolist() == [["b", "ba"]]
+    with pytest.raises(StudyError, match="1 of 2 rows may not count: AssignmentStatus is 'Rej"):
+        import_study(compared, file, **how)
+
+
+def test_an_export_of_label_studio_is_read_by_its_paths(compared):
+    value = {"type": "pairwise", "value": {"selected": "left"}}
+    answer = {"completed_by": 3, "was_cancelled": False, "result": [value]}
+    shown = {"left_reply": "person-h00", "right_reply": "model-h00"}
+    file = compared.folder / "export.json"
+    file.write_text(json.dumps([{"id": 7, "data": shown, "annotations": [answer]}]))
+    columns = {
+        "*": None,
+        "annotations.completed_by": "rater",
+        "data.left_reply": "left",
+        "data.right_reply": "right",
+        "annotations.result.value.selected": "choice",
     }
-    how = {
-        "columns": named,
-        "words": {"L": "left", "R": "right"},
-        "only": {"AssignmentStatus": "Approved"},
-    }
-    imported = import_study(compared, csv_file(compared, batch), statement=STATEMENT, **how)
-    assert imported.verdicts[["verdict", "order"]].to_numpy().tolist() == [["b", "ba"]]
-    with pytest.raises(
-        StudyError, match="1 of 2 rows may not count: AssignmentStatus is 'Rejected'"
-    ):
-        import_study(
-            compared,
-            csv_file(compared, batch),
-            statement=STATEMENT,
-            columns=named,
-            words=how["words"],
-        )
+    only = {"annotations.was_cancelled": "false", "annotations.result.type": "pairwise"}
+    imported = import_study(compared, file, statement=STATEMENT, columns=columns, only=only)
+    assert imported.verdicts["verdict"].tolist() == ["b"]
 
 
 def test_a_csv_needs_a_rater_statement_too(compared, tmp_path, capsys):
-    file = csv_file(compared, GOOD)
+    file, said = csv_file(compared, GOOD), tmp_path / "statement.yaml"
     with pytest.raises(StudyError, match="statement lacks population, language, pay"):
         import_study(compared, file)
-    said = tmp_path / "statement.yaml"
     said.write_text("population: friends\nlanguage: English\npay: none\n")
-    assert main([str(compared.folder), str(file), "--statement", str(said)]) == 0
+    command = [str(compared.folder), str(file), "--statement", str(said)]
+    assert main(command) == 0
     assert "4 people, 4 verdicts" in capsys.readouterr().out
     assert set(compared.read("raters")["population"]) == {"friends"}
     said.write_text("friends")
-    assert main([str(compared.folder), str(file), "--statement", str(said)]) == 1
+    assert main(command) == 1
     assert "statement.yaml: the whole is 'friends', expected a mapping" in capsys.readouterr().err
 
 
 # Several imports side by side
 
 
-def test_two_rating_studies_a_writing_study_and_two_files_of_one_name_stand_side_by_side(
-    compared, study, tmp_path
-):
-    answer_seat(study, "seat-001", "ann", seat_answers(study, "seat-001"))
-    import_study(compared, study).write(compared)
-    second = rating_study(compared, name="later")
-    answer_seat(second, "seat-001", "bea", seat_answers(second, "seat-001"))
-    import_study(compared, second).write(compared)
-    import_study(compared, writing_study(compared)).write(compared)
-    for folder, rater in (("one", "cleo"), ("other", "dee")):
-        file = tmp_path / folder / "votes.csv"
-        file.parent.mkdir()
-        file.write_text(f"rater,left,right,choice\n{rater},person-h00,model-h00,left\n")
-        import_study(compared, file, statement=STATEMENT).write(compared)
-    assert sorted(compared.read("verdicts")["rater"].value_counts()) == [1, 1, 5, 5]
-    assert compared.read("raters")["study"].nunique() == 5
-    assert len(compared.read("replies")) == 12
-    assert set(compared.read("verdicts")["comparison_id"]) <= set(
-        compared.read("comparisons")["comparison_id"]
-    )
+def test_imports_stand_side_by_side_and_each_replaces_its_own_rows_only(compared, study, tmp_path):
+    def bring(source, **how):
+        imported = import_study(compared, source, statement=STATEMENT, **how)
+        imported.write(compared)
+        return imported
+
+    def n_of_raters():
+        return sorted(compared.read("verdicts")["rater"].value_counts())
+
+    file = csv_file(compared, GOOD)
+    alone = import_study(compared, file, statement=STATEMENT).verdicts
+    answer_seat(study, person="gil")
+    bring(study)
+    later = rating_study(compared, name="later")
+    answer_seat(later, person="bea")
+    bring(later)
+    for name in ("reply", "second"):  # ann writes in both, and has four replies
+        bring(writing_study(compared, name=name))
+    written = compared.read("replies").query("responder == 'human'")
+    assert written[["author_id", "reply_id"]].nunique().tolist() == [1, 4]
+    other = tmp_path / "other" / "votes.csv"
+    other.parent.mkdir()
+    other.write_text("rater,left,right,choice\ncleo,person-h00,model-h00,left\n")
+    bring(other)
+    pd.testing.assert_frame_equal(bring(file).verdicts, alone)  # whatever else was imported
+    assert n_of_raters() == [1, 1, 1, 1, 1, 5, 5]
+    assert compared.read("raters")["study"].nunique() == 6
     assert compared.read("responders")["responder"].tolist() == ["human"]
-
-
-def test_a_study_or_a_file_imported_again_replaces_its_own_rows_only(compared, study):
-    answer_seat(study, "seat-001", "gil", seat_answers(study, "seat-001"))
-    import_study(compared, study).write(compared)
-    import_study(compared, csv_file(compared, GOOD), statement=STATEMENT).write(compared)
-    assert len(compared.read("verdicts")) == 5 + 4
-    import_study(
-        compared, csv_file(compared, "\n".join(GOOD.splitlines()[:3])), statement=STATEMENT
-    ).write(compared)
-    assert len(compared.read("verdicts")) == 5 + 2
-    answer_seat(study, "seat-002", "hal", seat_answers(study, "seat-002"))
-    import_study(compared, study, withdrawn=["gil"]).write(compared)
-    assert sorted(compared.read("verdicts")["rater"].value_counts()) == [1, 1, 5]
-    assert len(compared.read("raters")) == 3
+    shown = set(compared.read("comparisons")["comparison_id"])
+    assert set(compared.read("verdicts")["comparison_id"]) <= shown
+    bring(csv_file(compared, "\n".join(GOOD.splitlines()[:3])))
+    assert n_of_raters() == [1, 1, 1, 5, 5]
+    answer_seat(study, "seat-002", "hal")
+    bring(study, withdrawn=["gil"])
+    assert n_of_raters() == [1, 1, 1, 5, 5]
+    assert len(compared.read("raters")) == 7
 
 
 def test_the_same_answers_from_another_place_are_refused_and_nothing_is_written(compared, tmp_path):
@@ -728,113 +687,7 @@ def test_the_same_answers_from_another_place_are_refused_and_nothing_is_written(
     moved = tmp_path / "moved.csv"
     moved.write_text(GOOD)
     before = {file: file.read_bytes() for file in compared.folder.rglob("*.parquet")}
-    with pytest.raises(
-        StudyError,
-        match=r"4 of 4 verdicts .* already, .*'people-votes-\w{8}'",
-    ):
-        import_study(compared, moved, statement=STATEMENT).write(compared)
+    imported = import_study(compared, moved, statement=STATEMENT)
+    with pytest.raises(StudyError, match=r"4 of 4 verdicts .* already, .*'people-votes-\w{8}'"):
+        imported.write(compared)
     assert {file: file.read_bytes() for file in compared.folder.rglob("*.parquet")} == before
-
-
-def test_what_a_file_s_rows_are_about_does_not_change_with_other_imports(compared, study):
-    file = csv_file(compared, GOOD)
-    alone = import_study(compared, file, statement=STATEMENT).verdicts
-    answer_seat(study, "seat-001", "ann", seat_answers(study, "seat-001"))
-    import_study(compared, study).write(compared)
-    beside = import_study(compared, file, statement=STATEMENT).verdicts
-    pd.testing.assert_frame_equal(alone, beside)
-
-
-def test_somebody_who_writes_in_two_studies_has_two_replies(run):
-    import_study(run, writing_study(run)).write(run)
-    import_study(run, writing_study(run, name="second")).write(run)
-    written = run.read("replies").query("responder == 'human'")
-    assert (len(written), written["author_id"].nunique(), written["reply_id"].nunique()) == (
-        4,
-        1,
-        4,
-    )
-
-
-def test_the_answers_to_a_rehearsal_count_as_a_rehearsal_s(run, study):
-    answer_seat(study, "seat-001", "ann", seat_answers(study, "seat-001"))
-    import_study(run, study).write(run)
-    [note] = note_tables(run, tables=["verdicts"])
-    assert note.rows == {"rehearsal": 5}
-
-
-# Another tool's export
-
-
-def test_an_export_of_label_studio_is_read_by_its_paths(compared):
-    task = {
-        "id": 7,
-        "data": {"left_reply": "person-h00", "right_reply": "model-h00"},
-        "annotations": [
-            {
-                "completed_by": 3,
-                "was_cancelled": False,
-                "result": [{"type": "pairwise", "value": {"selected": "left"}}],
-            }
-        ],
-    }
-    file = compared.folder / "export.json"
-    file.write_text(json.dumps([task]))
-    imported = import_study(
-        compared,
-        file,
-        statement=STATEMENT,
-        columns={
-            "*": None,
-            "annotations.completed_by": "rater",
-            "data.left_reply": "left",
-            "data.right_reply": "right",
-            "annotations.result.value.selected": "choice",
-        },
-        only={"annotations.was_cancelled": "false", "annotations.result.type": "pairwise"},
-    )
-    assert imported.verdicts["verdict"].tolist() == ["b"]
-
-
-def test_a_file_that_is_not_there_is_named(compared):
-    with pytest.raises(StudyError, match="no such file"):
-        read_answers(compared.folder / "absent.csv")
-
-
-def test_potato_s_times_and_pastes_are_read(run, study):
-    answers = seat_answers(study, "seat-001")
-    typed = {
-        "reason:::text_box": {
-            "final_chars": 40,
-            "pasted_chars": 30,
-            "external_insert_chars": 30,
-            "active_ms": 800,
-        }
-    }
-    data = {item: {"total_time_ms": 12_000, "typing_summaries": typed} for item in answers}
-    answer_seat(study, "seat-001", "ann", answers, instance_id_to_behavioral_data=data)
-    pages = read_potato(study)
-    assert pages[
-        ["seconds", "typing_ms", "pasted_share"]
-    ].drop_duplicates().to_numpy().tolist() == [[12, 800, 0.75]]
-    assert all(flags == ["pasted"] for flags in import_study(run, study).verdicts["flags"])
-
-
-def test_a_history_that_went_missing_is_named(run, study):
-    answer_seat(study, "seat-001", "ann", seat_answers(study, "seat-001"))
-    histories = run.read("histories")
-    run.write("histories", histories[histories["history_id"] != "h00"])
-    with pytest.raises(StudyError, match="no history 'h00' any more"):
-        import_study(run, study)
-
-
-def test_nothing_is_written_before_all_fits(run, study):
-    answer_seat(
-        study, "seat-001", "ann", seat_answers(study, "seat-001") | {"strange": {"preference": "A"}}
-    )
-    before = sorted(run.folder.rglob("*.parquet"))
-    with pytest.raises(StudyError):
-        import_study(run, study)
-    assert sorted(run.folder.rglob("*.parquet")) == before
-    assert not (run.folder / "keys").exists()
-    assert isinstance(pd.read_csv(study / "assignment.csv"), pd.DataFrame)

@@ -1,14 +1,15 @@
 """Who withdraws is left out for good, and what is forgotten is in no file of the run."""
 
 import dataclasses
+import json
+import shutil
 import sqlite3
 from contextlib import closing
 
 import pandas as pd
 import pytest
-import yaml
 import zstandard
-from chat_case import StandIn, Talker, few, project, recipe, serving_chats
+from chat_case import StandIn, Talker, project, recipe, serving_chats, study_with
 from study_builders import conversation_run
 
 from heart_collect.calls.commands import check_calls, keep_copy
@@ -28,16 +29,27 @@ WORDS = "Zebedee says that the flat smells of rain and oranges."
 OTHERS = "Ben says that the garden was quiet all the week long."
 
 
-@pytest.fixture
-def run(tmp_path, monkeypatch):
-    """Two people talked, were imported, judged by a model and shown to raters."""
-    project(tmp_path, recipe())
-    monkeypatch.setenv("HEART_ROOT", str(tmp_path))
-    run = conversation_run(tmp_path / "runs" / "mine", n_starts=2)
-    (run.folder / "study.yaml").write_text(yaml.safe_dump(few(n_writers=2)))
-    run = open_run("mine")
-    folder = write_study(run, "conversation")
-    ledger = open_ledger(run)
+@pytest.fixture(scope="session")
+def talked(tmp_path_factory):
+    """A project in which two people talked, were imported, judged by a model and shown to raters."""
+    root = tmp_path_factory.mktemp("talked")
+    project(root, recipe())
+    conversation_run(root / "runs" / "mine", n_starts=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEART_ROOT", str(root))
+        run = open_run("mine")
+        with closing(open_ledger(run)) as ledger:
+            talk(study_with(run), ledger)
+            assert raters.main(["mine", "conversation"]) == 0
+            judge(ledger)
+            keep_copy(ledger)  # as `make collect` does at its end
+        settings = load_settings(run)
+        settings["rating"] |= {"raters_per_pair": 1, "load": 3, "n_checks": 0, "spare": 0}
+        write_study(run, "rating", settings=settings)
+    return root
+
+
+def talk(folder, ledger):
     stand_in = StandIn()
 
     def ask(request):
@@ -51,18 +63,21 @@ def run(tmp_path, monkeypatch):
             talker.begin(name)
             talker.say(words)
             talker.say("Ok.")
-    assert raters.main(["mine", "conversation"]) == 0
-    judge = Model("j", "openai/j")
+
+
+def judge(ledger):
+    model = Model("j", "openai/j")
     for text in (WORDS, OTHERS):
-        asked = Request(judge, ({"role": "user", "content": f"Which? A: {text}\nB: Hm."},))
+        asked = Request(model, ({"role": "user", "content": f"Which? A: {text}\nB: Hm."},))
         told = Call(asked.key, "ok", text=f"A, for {text!r}", cost_usd=0.5)
         ledger.record([told], requests={asked.key: asked})
-    keep_copy(ledger)  # as `make collect` does at its end
-    ledger.close()
-    settings = load_settings(run)
-    settings["rating"] |= {"raters_per_pair": 1, "load": 3, "n_checks": 0, "spare": 0}
-    write_study(run, "rating", settings=settings)
-    return run
+
+
+@pytest.fixture
+def run(talked, tmp_path, monkeypatch):
+    shutil.copytree(talked, tmp_path, symlinks=True, dirs_exist_ok=True)
+    monkeypatch.setenv("HEART_ROOT", str(tmp_path))
+    return open_run("mine")
 
 
 def everything(run):
@@ -73,16 +88,30 @@ def everything(run):
         if file.suffix == ".parquet":
             content += pd.read_parquet(file).to_json().encode()
         if file.suffix == ".sqlite":
-            with sqlite3.connect(file) as database:
-                for row in database.execute("SELECT messages, answer, error FROM calls"):
-                    parts = [part for part in row[:2] if part]
-                    content += b"".join(map(zstandard.decompress, parts))
+            with closing(sqlite3.connect(file)) as database:
+                cells = database.execute("SELECT messages, answer FROM calls").fetchall()
+            parts = [part for row in cells for part in row if part]
+            content += b"".join(map(zstandard.decompress, parts))
         found[str(file.relative_to(run.folder))] = content
     return found
 
 
 def holding(run, words):
-    return [name for name, content in everything(run).items() if words.encode() in content]
+    return {name for name, content in everything(run).items() if words.encode() in content}
+
+
+def decision_on(run, person):
+    paid = pd.read_csv(run.folder / "keys" / "payments-conversation.csv").set_index("person")
+    return paid["decision"][person]
+
+
+def test_raters_are_shown_people_s_conversations_beside_those_of_models(run):
+    lines = (run.folder / "study" / "rating" / "items.jsonl").read_text().splitlines()
+    sides = [side for line in lines for side in json.loads(line)["replies"]]
+    theirs = [side for side in sides if f"Supporter: {WORDS}" in side]
+    assert len(theirs) == 2  # beside each of the two others
+    said = ["Seeker: Answer 1 of mine.", "Supporter: Ok.", "Seeker: Answer 2 of mine."]
+    assert theirs[0][1:] == said
 
 
 def test_who_withdrew_stays_out_of_every_later_import(run, capsys):
@@ -92,8 +121,7 @@ def test_who_withdrew_stays_out_of_every_later_import(run, capsys):
         texts = [turn["text"] for talk in run.read("conversations")["turns"] for turn in talk]
         assert WORDS not in texts
         assert OTHERS in texts
-        paid = pd.read_csv(run.folder / "keys" / "payments-conversation.csv")
-        assert paid.set_index("person")["decision"]["Zebedee"] == "approve"
+        assert decision_on(run, "Zebedee") == "approve"
         assert raters.main(["mine", "conversation"]) == 0
     assert import_study(run, run.folder / "study" / "conversation").n_withdrawn == 1
     assert (run.folder / "keys" / "withdrawn.csv").stat().st_mode & 0o077 == 0
@@ -106,28 +134,25 @@ def test_what_is_forgotten_is_in_no_file_of_the_run_and_others_stay(run, capsys)
         spent = ledger.money().spent
     assert raters.main(["mine", "conversation", "--forget", "Zebedee"]) == 0
     said = capsys.readouterr().out
-    assert "Ledger: 3 calls emptied" in said
-    assert "1 older files of it deleted, and a copy made anew" in said
-    assert "Answers: 1 deleted." in said
+    for told in (
+        "3 calls emptied",
+        "1 older files of it deleted, and a copy",
+        "Answers: 1 deleted.",
+    ):
+        assert told in said
     assert "Still in" not in said
-    assert holding(run, WORDS) == []
-    assert sorted(holding(run, "Zebedee"), reverse=True) == [
-        "keys/withdrawn.csv",
-        "keys/payments-conversation.csv",
-    ]
-    assert set(holding(run, OTHERS)) == {
-        name for name, content in before.items() if OTHERS.encode() in content
-    }
+    assert holding(run, WORDS) == set()
+    lists = {"keys/withdrawn.csv", "keys/payments-conversation.csv"}
+    assert holding(run, "Zebedee") == lists
+    others = {name for name, content in before.items() if OTHERS.encode() in content}
+    assert holding(run, OTHERS) == others
     with closing(open_ledger(run)) as ledger:
         assert ledger.money().spent == pytest.approx(spent)  # a budget is not refilled
         assert check_calls(ledger) == []
     assert withdrawn_people(run) == ["Zebedee"]
-    assert (
-        raters.main(["mine", "conversation", "--forget", "Zebedee"]) == 0
-    )  # once more is no fault
-    assert raters.main(["mine", "conversation"]) == 0
-    paid = pd.read_csv(run.folder / "keys" / "payments-conversation.csv")
-    assert paid.set_index("person")["decision"]["Zebedee"] == "approve"
+    for more in (["--forget", "Zebedee"], []):  # once more is no fault
+        assert raters.main(["mine", "conversation", *more]) == 0
+    assert decision_on(run, "Zebedee") == "approve"
 
 
 def test_a_name_that_took_no_part_deletes_nothing(run):
@@ -144,48 +169,48 @@ def test_nothing_is_deleted_while_the_pages_are_served(run):
     assert withdrawn_people(run) == []
 
 
-def claim_turn(run):
-    """Ask for a seeker's turn about their words, as another process does."""
-    asked = Request(Model("s", "openai/s"), ({"role": "user", "content": f"{WORDS} And now?"},))
-    ledger = open_ledger(run)
-    ledger.claim([asked], [0.1], since=0.0)
-    return ledger
-
-
-def test_a_turn_that_was_being_asked_for_when_the_server_was_killed_is_forgotten_too(run):
-    with closing(claim_turn(run)) as ledger, ledger.writing() as connection:
-        connection.execute(owners.update().values(pid=2**30))
-    forget(run, ["Zebedee"])
-    assert holding(run, WORDS) == []
-
-
-def test_what_another_process_asks_at_this_moment_is_told_and_nothing_is_left_half_done(run):
-    with closing(claim_turn(run)) as ledger:
-        with pytest.raises(StudyError, match=r"1 calls .* being asked .* Still there: ledger"):
-            forget(run, ["Zebedee"])
-        ledger.release(ledger.keys())
-    forget(run, ["Zebedee"])
-    assert holding(run, WORDS) == []
-
-
-@pytest.mark.parametrize("full", ["list", "ledger", "tables", "answers"])
-def test_a_full_disk_is_told_and_the_command_can_be_given_again(run, full, monkeypatch):
-    def refuse(*_, **__):
-        raise RunError("No space left on device.")
-
-    def refuse_database(*_, **__):
-        raise sqlite3.OperationalError("database or disk is full")
-
-    step = {"list": "write_atomically", "tables": "write_together", "ledger": "_compact"}
-    with monkeypatch.context() as patch:
-        if full == "answers":
-            patch.setattr(withdrawal.Path, "unlink", refuse)
+@pytest.mark.parametrize("killed", [True, False])
+def test_a_turn_that_is_being_asked_for_is_forgotten_or_waited_for(run, killed):
+    """A server that was killed asks no more; another process does, and nothing is half done."""
+    words = ({"role": "user", "content": f"{WORDS} And now?"},)
+    with closing(open_ledger(run)) as ledger:
+        ledger.claim([Request(Model("s", "openai/s"), words)], [0.1], since=0.0)
+        if killed:
+            with ledger.writing() as connection:
+                connection.execute(owners.update().values(pid=2**30))
         else:
-            patch.setattr(withdrawal, step[full], refuse_database if full == "ledger" else refuse)
+            with pytest.raises(StudyError, match=r"1 calls .* being asked .* Still there: ledger"):
+                forget(run, ["Zebedee"])
+            ledger.release(ledger.keys())
+    forget(run, ["Zebedee"])
+    assert holding(run, WORDS) == set()
+
+
+FULL = sqlite3.OperationalError("database or disk is full")
+NO_SPACE = RunError("No space left on device.")
+
+
+@pytest.mark.parametrize(
+    ("place", "step", "fault"),
+    [
+        (withdrawal, "write_atomically", NO_SPACE),  # the list
+        (withdrawal, "_compact", FULL),  # the ledger
+        (withdrawal, "write_together", NO_SPACE),  # tables and pages
+        (withdrawal.Path, "unlink", NO_SPACE),  # answers
+    ],
+)
+def test_a_full_disk_is_told_and_the_command_can_be_given_again(
+    run, monkeypatch, place, step, fault
+):
+    def refuse(*_, **__):
+        raise fault
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place, step, refuse)
         with pytest.raises((StudyError, RunError), match="full|No space") as error:
             forget(run, ["Zebedee"])
-    if full != "list":
+    if step != "write_atomically":
         assert "Still there:" in str(error.value)
         assert withdrawn_people(run) == ["Zebedee"]
     forget(run, ["Zebedee"])
-    assert holding(run, WORDS) == []
+    assert holding(run, WORDS) == set()

@@ -5,14 +5,15 @@ import shutil
 import socket
 import subprocess
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
-from chat_case import (  # noqa: F401  (run and folder are fixtures)
+from chat_case import (  # noqa: F401  (the first three are fixtures)
     FORM,
     LINKS,
     StandIn,
     Talker,
+    chat_template,
     folder,
     run,
     sent,
@@ -51,11 +52,10 @@ def proxied(address, place):
     server = subprocess.Popen([program, "-p", str(place), "-c", "nginx.conf"])
     try:
         for _ in range(100):
-            try:
+            with suppress(OSError):
                 socket.create_connection(("127.0.0.1", port), timeout=1).close()
                 break
-            except OSError:
-                time.sleep(0.1)
+            time.sleep(0.1)
         yield f"http://127.0.0.1:{port}"
     finally:
         server.terminate()
@@ -67,13 +67,13 @@ def test_a_study_behind_the_proxy_is_whole_and_bounded(folder, tmp_path):  # noq
     with serving_chats(folder, seeker) as inner, proxied(inner, tmp_path / "proxy") as address:
         LINKS[address] = LINKS[inner]
         ann = Talker(address)
-        ann.opener.addheaders = [("Origin", address)]
+        ann.session.headers["Origin"] = address
         ann.begin("Ann")
         ann.say("Once.")
         assert ann.turns[-1][0] == "Seeker"
-        with ann.opener.open(address) as answer:
-            assert answer.headers["X-Frame-Options"] == "DENY"
-            assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]
+        headers = ann.session.get(address).headers
+        assert headers["X-Frame-Options"] == "DENY"
+        assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
         assert sent(address, "POST", "/", b"x" * 1_100_000, FORM)[0] == 413
         for origin in ("http://evil.example", "null", f"{address}0"):
             assert sent(address, "POST", "/", b"do=stop", {**FORM, "Origin": origin})[0] == 403
@@ -81,20 +81,16 @@ def test_a_study_behind_the_proxy_is_whole_and_bounded(folder, tmp_path):  # noq
         host, port = address.removeprefix("http://").split(":")
         halves = []
         body = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\ndo="
-        for part in (b"GET / HTTP/1.1\r\nHost: x\r\n", body):
-            for _ in range(120):
-                halves.append(socket.create_connection((host, int(port))))
-                halves[-1].sendall(part)
+        for part in [b"GET / HTTP/1.1\r\nHost: x\r\n", body] * 120:
+            halves.append(socket.create_connection((host, int(port)), timeout=30))
+            halves[-1].sendall(part)
         start = time.monotonic()
         ann.say("Twice.")
         assert time.monotonic() - start < 3
         for one in halves:
-            one.settimeout(30)
-            try:
+            with suppress(ConnectionResetError):
                 while one.recv(4096):
                     pass
-            except ConnectionResetError:
-                pass
     assert b"127.0.0.1" not in b"".join(
         file.read_bytes() for file in (tmp_path / "proxy").rglob("*.log")
     )
