@@ -13,7 +13,7 @@ from heart_collect.calls.models import Model, Request
 INTERRUPTED = 130
 
 
-def requests_for(address, n=200, **settings):
+def requests_for(address, n=100, **settings):
     judge = Model("judge", "openai/test", api_base=address, **settings)
     return [Request(judge, ({"role": "user", "content": f"w{i}"},)) for i in range(n)]
 

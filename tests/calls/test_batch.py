@@ -6,6 +6,7 @@ import json
 
 import pytest
 import sqlalchemy as sa
+from calls_case import CANARY, another_process
 from server import Provider, finish_batch, serving
 
 from heart_collect.calls import database
@@ -19,11 +20,8 @@ from heart_collect.calls.batch import (
 )
 from heart_collect.calls.database import LedgerError
 from heart_collect.calls.engine import ask_all
-from heart_collect.calls.ledger import Ledger, connect, open_ledger
 from heart_collect.calls.models import Model, Request, load_litellm, local_model
 from heart_collect.calls.prices import BudgetError, reserve
-
-CANARY = "sk-canary-0123456789abcdef"
 
 
 @pytest.fixture
@@ -34,13 +32,6 @@ def provider():
         yield running
 
 
-@pytest.fixture
-def ledger(tmp_path):
-    opened = open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
-    yield opened
-    opened.close()
-
-
 def requests_for(provider, n=5, **settings):
     prices = {"price_prompt": 1.0, "price_completion": 2.0, **settings}
     judge = Model("judge", "openai/test", api_base=provider.address, **prices)
@@ -48,10 +39,6 @@ def requests_for(provider, n=5, **settings):
         Request(judge, ({"role": "user", "content": f"w{i}"},), {"max_tokens": 20})
         for i in range(n)
     ]
-
-
-def another_process(ledger):
-    return Ledger(connect(str(ledger.engine.url)))
 
 
 def test_a_batch_is_submitted_waited_for_and_collected_by_another_process(provider, ledger):

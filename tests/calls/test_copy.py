@@ -3,7 +3,7 @@
 import sqlite3
 
 import pytest
-from test_ledger import ask, fill
+from calls_case import ask, fill
 
 from heart_collect.calls.commands import check_calls, keep_copy, restore_copy
 from heart_collect.calls.database import LedgerError

@@ -13,45 +13,26 @@ from collections import Counter
 import pytest
 import sqlalchemy as sa
 import worker
+from calls_case import CANARY, another_process
 from server import Provider, serving
 
 from heart_collect.calls import database
 from heart_collect.calls.commands import export_calls
-from heart_collect.calls.engine import ReplayError, ask_all
+from heart_collect.calls.engine import ask_all
 from heart_collect.calls.flow import make_queues
-from heart_collect.calls.ledger import Ledger, Money, connect, open_ledger
+from heart_collect.calls.ledger import Money, open_ledger
 from heart_collect.calls.models import (
     Call,
     Model,
-    ModelError,
     Request,
     load_litellm,
-    read_models,
 )
 from heart_collect.calls.prices import (
     BudgetError,
-    cost,
-    is_paid,
     price,
     reserve,
-    supports_schema,
     text_bound,
 )
-
-CANARY = "sk-canary-0123456789abcdef"
-
-
-@pytest.fixture
-def provider():
-    with serving(Provider()) as running:
-        yield running
-
-
-@pytest.fixture
-def ledger(tmp_path):
-    opened = open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
-    yield opened
-    opened.close()
 
 
 @pytest.fixture(autouse=True)
@@ -79,16 +60,13 @@ def answer_all(requests, ledger, **settings):
 
 def test_answers_come_in_the_order_of_the_requests_and_each_is_asked_once(provider, ledger):
     provider.answer = lambda body: f"You said {body['messages'][0]['content']}."
-    requests = ask(model(provider), *(f"w{i}" for i in range(40)), "w3")
+    words = [*(f"w{i}" for i in range(20)), "w3"]
+    requests = ask(model(provider), *words)
     calls = answer_all(requests, ledger)
-    assert [call.text for call in calls] == [
-        *(f"You said w{i}." for i in range(40)),
-        "You said w3.",
-    ]
+    assert [call.text for call in calls] == [f"You said {word}." for word in words]
     assert {call.status for call in calls} == {"ok"}
-    assert len(provider.requests) == 40
     assert answer_all(requests, ledger, mode="replay") == calls
-    assert len(provider.requests) == 40
+    assert len(provider.requests) == 20
 
 
 def test_a_call_is_priced_from_the_counted_tokens(provider, ledger):
@@ -129,48 +107,39 @@ def test_log_probabilities_are_kept_and_a_single_token_is_not_truncated(provider
     assert call.logprobs == (("A", -0.2), ("B", -1.8))
 
 
-def test_a_truncated_answer_is_asked_again_with_more_room(provider, ledger):
-    provider.answer = " ".join(["word"] * 15)
+@pytest.mark.parametrize(
+    ("n_words", "status", "n_kept", "rooms"),
+    [(15, "ok", 15, [5, 10, 20]), (100, "truncated", 20, [5, 10, 20])],
+)
+def test_a_truncated_answer_is_asked_again_with_more_room(
+    provider, ledger, n_words, status, n_kept, rooms
+):
+    provider.answer = " ".join(["word"] * n_words)
     [call] = answer_all(ask(model(provider), "long", options={"max_tokens": 5}), ledger)
-    assert [body["max_tokens"] for body in provider.requests] == [5, 10, 20]
-    assert (call.status, len(call.text.split()), call.attempts) == ("ok", 15, 3)
+    assert [body["max_tokens"] for body in provider.requests] == rooms
+    assert (call.status, len(call.text.split()), call.attempts) == (status, n_kept, 3)
     # all three were paid for
-    assert call.cost_usd == pytest.approx((3 * 1 + (5 + 10 + 15) * 2) / 1e6)
-
-
-def test_an_answer_truncated_with_all_the_room_is_kept_as_truncated(provider, ledger):
-    provider.answer = " ".join(["word"] * 100)
-    [call] = answer_all(ask(model(provider), "long", options={"max_tokens": 5}), ledger)
-    assert (call.status, len(call.text.split())) == ("truncated", 20)
+    assert call.cost_usd == pytest.approx((3 * 1 + (5 + 10 + n_kept) * 2) / 1e6)
 
 
 # -- failures
 
 
-@pytest.mark.parametrize("fault", ["429", "500", "drop", "malformed", "text", "empty"])
-def test_a_passing_failure_is_asked_again(provider, ledger, fault):
-    provider.script = [fault, fault]
-    [call] = answer_all(ask(model(provider), "hello"), ledger)
-    assert (call.status, call.text, call.attempts) == ("ok", "I hear you.", 3)
-
-
-def test_a_server_that_streams_nothing_is_asked_again_and_then_an_error(provider, ledger):
-    provider.script = ["silent"] * 20
-    [call] = answer_all(ask(model(provider), "hello", stream=True), ledger)
-    assert (call.status, call.text, call.error) == ("error", "", "the answer was empty, 4 times")
-
-
 @pytest.mark.parametrize(
-    ("fault", "stream"),
-    [("half", True), ("broken", True), ("broken", False), ("blank", True), ("blank", False)],
+    ("script", "stream", "finish"),
+    [
+        *(([fault, fault], False, "stop") for fault in ("429", "500", "drop", "text", "empty")),
+        *(([fault], False, "stop") for fault in ("malformed", "broken", "blank")),
+        *(([fault], True, "stop") for fault in ("half", "broken", "blank")),
+        (["unsaid"], True, "unsaid"),  # it ends as it should, and does not say why: it is whole
+    ],
 )
-def test_an_answer_that_is_not_whole_or_holds_no_words_is_asked_again(
-    provider, ledger, fault, stream
-):
-    provider.script, provider.answer = [fault], "I see. What would help you most tonight?"
+def test_what_fails_or_is_not_whole_is_asked_again(provider, ledger, script, stream, finish):
+    provider.script, provider.answer = [*script], "I see. What would help you most tonight?"
+    n_asked = len(script) + (finish == "stop")
     [call] = answer_all(ask(model(provider), "hello", stream=stream), ledger)
-    assert (call.status, call.text, call.attempts) == ("ok", provider.answer, 2)
-    assert call.finish_reason == "stop"
+    assert (call.status, call.text, call.attempts) == ("ok", provider.answer, n_asked)
+    assert call.finish_reason == finish
 
 
 def test_a_stream_that_always_breaks_off_is_never_an_answer_and_its_queue_says_why(
@@ -185,82 +154,57 @@ def test_a_stream_that_always_breaks_off_is_never_an_answer_and_its_queue_says_w
     assert (call.status, call.text) == ("error", "")
 
 
-def test_a_stream_that_ends_as_it_should_and_does_not_say_why_is_whole_and_has_no_reason(
-    provider, ledger
-):
-    provider.script = ["unsaid"]
-    [call] = answer_all(ask(model(provider), "hello", stream=True), ledger)
-    assert (call.status, call.text, call.finish_reason, call.attempts) == (
-        "ok",
-        "I hear you.",
-        "unsaid",
-        1,
-    )
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_count_of_no_tokens_is_no_count(provider, ledger, stream):
-    provider.script = ["zero"]
-    [call] = answer_all(ask(model(provider), "four words are here", stream=stream), ledger)
-    assert (call.status, call.estimated) == ("ok", True)
-    assert call.cost_usd > 0
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_who_calls_a_tool_instead_of_answering_is_told_of(provider, ledger, stream):
-    provider.faults = {"tool": 1.0}
+@pytest.mark.parametrize(
+    ("fault", "stream", "words"),
+    [
+        ("silent", True, "the answer was empty, 4 times"),
+        ("tool", True, "the answer was empty and ended with tool_calls, 4 times"),
+        ("tool", False, "the answer was empty and ended with tool_calls, 4 times"),
+    ],
+)
+def test_who_says_nothing_is_asked_four_times(provider, ledger, fault, stream, words):
+    provider.faults = {fault: 1.0}
     [call] = answer_all(ask(model(provider), "hello", stream=stream), ledger)
-    assert (call.status, call.error) == (
-        "error",
-        "the answer was empty and ended with tool_calls, 4 times",
-    )
+    assert (call.status, call.text, call.error) == ("error", "", words)
 
 
 @pytest.mark.parametrize("denial", ["401", "403", "404"])
 def test_a_denial_now_and_then_is_asked_again(provider, ledger, denial):
-    provider.script = [*[None] * 30, denial, *[None] * 5, denial, denial]
+    provider.script = [*[None] * 5, denial, *[None] * 5, denial, denial]
     calls = answer_all(
-        ask(model(provider, max_concurrency=1), *(f"w{i}" for i in range(60))), ledger
+        ask(model(provider, max_concurrency=1), *(f"w{i}" for i in range(15))), ledger
     )
     assert {call.status for call in calls} == {"ok"}
-    assert len(provider.requests) == 63
+    assert len(provider.requests) == 18
 
 
 @pytest.mark.parametrize("denial", ["401", "404"])
 def test_a_key_that_is_no_longer_accepted_stops_the_queue_after_three_denials(
     provider, ledger, denial
 ):
-    provider.script = [*[None] * 10, *[denial] * 50]
+    provider.script = [*[None] * 5, *[denial] * 50]
     with pytest.warns(UserWarning, match="its queue was stopped"):
         calls = answer_all(
-            ask(model(provider, max_concurrency=1), *(f"w{i}" for i in range(30))), ledger
+            ask(model(provider, max_concurrency=1), *(f"w{i}" for i in range(15))), ledger
         )
-    assert [call.status for call in calls] == ["ok"] * 10 + ["error"] * 20
-    assert len(provider.requests) == 13
+    assert [call.status for call in calls] == ["ok"] * 5 + ["error"] * 10
+    assert len(provider.requests) == 8
 
 
 def test_an_answer_that_comes_after_the_time_out_is_counted_as_perhaps_billed(provider, ledger):
-    provider.script, provider.hang_s = ["hang"], 3.0
+    answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
+    before = ledger.money().spent
+    provider.script, provider.hang_s = ["hang"], 2.0
     [call] = answer_all(
-        ask(model(provider, timeout_s=1.5, options={"max_tokens": 10}), "hello"), ledger
+        ask(model(provider, timeout_s=1.0, options={"max_tokens": 10}), "hello"), ledger
     )
-    assert call.status == "ok"
-    while sum(provider.answered.values()) < 2:  # the first comes now, and nobody listens
-        time.sleep(0.1)
+    assert (call.status, call.attempts) == ("ok", 2)
+    while sum(provider.answered.values()) < 3:  # the hung one comes now, and nobody listens
+        time.sleep(0.05)
     assert len(provider.unheard) == 1
     money = ledger.money()
-    assert money.unsettled > 0
-    assert money.bound >= 2 * call.cost_usd == 2 * money.spent > 0
-
-
-def test_a_server_that_hangs_is_left_after_the_time_out(provider, ledger):
-    answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
-    provider.script, provider.hang_s = ["hang"], 600.0
-    started = time.monotonic()
-    [call] = answer_all(ask(model(provider, timeout_s=1.5), "hello"), ledger)
-    assert (call.status, call.attempts) == ("ok", 2)
-    assert time.monotonic() - started < 60
-    assert ledger.money().unsettled > 0  # nobody knows whether the first attempt is billed
+    assert money.spent - before == pytest.approx(call.cost_usd)
+    assert money.unsettled >= call.cost_usd > 0
 
 
 def test_a_wait_that_is_longer_than_our_patience_ends_a_queue_and_is_said(provider, ledger):
@@ -288,7 +232,7 @@ def test_what_headers_leave_sets_the_pace_of_all_processes_together(provider, le
         ledger,
     )
     provider.bucket, provider.latency_s = (20, 1.0), 0.02
-    others, calls = Ledger(connect(str(ledger.engine.url))), []
+    others, calls = another_process(ledger), []
     words = [f"w{i}" for i in range(30)]
     other = threading.Thread(
         target=lambda: calls.extend(
@@ -309,7 +253,7 @@ def test_a_wait_that_a_provider_asks_for_is_kept_by_all_processes(provider, ledg
     answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
     judge, others = (
         model(provider, max_concurrency=1),
-        Ledger(connect(str(ledger.engine.url))),
+        another_process(ledger),
     )
     provider.script, provider.retry_after = ["429"], "3"
     other = threading.Thread(target=answer_all, args=(ask(judge, "v"), others))
@@ -416,33 +360,6 @@ def test_what_neighbours_share_is_marked_for_claude_and_changes_neither_words_no
     assert calls[0].cost_usd == pytest.approx((100 * 4 + 40 * 4 / 4 + 10 * 8) / 1e6)
 
 
-def test_nothing_is_marked_where_too_little_is_shared_or_the_provider_keeps_it_by_itself(
-    ledger, monkeypatch
-):
-    claude, prices = (
-        "anthropic/claude-sonnet-4-20250514",
-        {"price_prompt": 1, "price_completion": 1, "max_concurrency": 1},
-    )
-
-    def two(name, text, **different):
-        of = Model("m", name, **prices)
-        return [
-            Request(of, ({"role": "user", "content": f"{text}{n}"},), **(different if n else {}))
-            for n in (0, 1)
-        ]
-
-    requests = [
-        *two("openai/gpt-4o", "z" * 5000),
-        *two(claude, "z" * 4095),
-        *two(claude, "v" * 5000, options={"top_k": 1}),
-    ]
-    given, _ = asked_of_litellm(monkeypatch, requests, ledger)
-    assert len(given) == 6
-    assert all(isinstance(messages[0]["content"], str) for messages in given)
-    given, _ = asked_of_litellm(monkeypatch, two(claude, "w" * 4096), ledger)
-    assert [len(messages[0]["content"]) for messages in given] == [2, 2]
-
-
 def test_each_call_that_ends_has_a_line_in_the_log_without_words_or_keys(
     provider, ledger, tmp_path, monkeypatch
 ):
@@ -471,10 +388,10 @@ def test_each_call_that_ends_has_a_line_in_the_log_without_words_or_keys(
 
 
 def test_how_it_stands_is_logged_now_and_then(provider, ledger, tmp_path, monkeypatch):
-    monkeypatch.setattr("heart_collect.calls.flow.TELL_S", 0.05)
+    monkeypatch.setattr("heart_collect.calls.flow.TELL_S", 0.02)
     monkeypatch.setattr("heart_collect.calls.flow.LOG_BEATS", 10)
     ledger.log = tmp_path / "calls.jsonl"
-    provider.script, provider.retry_after, provider.latency_s = [None, "429"], "3", 0.05
+    provider.script, provider.retry_after, provider.latency_s = [None, "429"], "1.5", 0.05
     others = open_ledger(str(ledger.engine.url))
     provider.answer = lambda body: (
         others.record([Call(body["messages"][0]["content"], "ok", cost_usd=5.0)]) or "I hear you."
@@ -488,7 +405,7 @@ def test_how_it_stands_is_logged_now_and_then(provider, ledger, tmp_path, monkey
     # in all but the moment in which the ledger is told
     assert 1 in {beat["throttled"] for beat in held}
     assert {beat["of"] for beat in beats} == {2}
-    assert len(beats) < 20  # every tenth of some sixty
+    assert len(beats) < 20  # every tenth of some eighty
     # of others on the same ledger, and of one short answer
     assert held[-1]["spent_usd"] == pytest.approx(5.0, abs=1e-4)
 
@@ -497,7 +414,8 @@ def test_a_failure_is_recorded_and_asked_again_by_the_next_run_only(provider, le
     provider.script = ["400"]
     requests = ask(model(provider), "hello")
     [failed] = answer_all(requests, ledger)
-    assert failed.status == "error"
+    assert (failed.status, failed.attempts) == ("error", 1)
+    assert ledger.money() == Money(0.0, 0.0, 0.0, 0.0)
     assert answer_all(requests, ledger, mode="replay") == [failed]
     assert answer_all(requests, ledger)[0].status == "ok"
     assert len(provider.requests) == 2
@@ -521,24 +439,12 @@ def test_a_refusal_is_asked_once_and_never_again_whoever_refuses_and_however(
     assert len(provider.requests) == 1
 
 
-@pytest.mark.parametrize("fault", ["400", "413"])
-def test_what_a_provider_will_not_answer_is_asked_once_and_not_booked_as_billed(
-    provider, ledger, fault
-):
-    provider.script = [fault]
-    [call] = answer_all(ask(model(provider), "hello"), ledger)
-    assert (call.status, call.attempts) == ("error", 1)
-    assert ledger.money() == Money(0.0, 0.0, 0.0, 0.0)
-
-
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("maker", ["openai", "hosted_vllm"])
 @pytest.mark.parametrize(
     ("error", "status", "n_asked"),
     [
         ({"message": "upstream failed", "type": "server_error"}, "ok", 2),
-        ({"message": "bad gateway", "code": 502}, "ok", 2),
-        ({"message": "slow", "code": 429}, "ok", 2),
         ({"message": "slow", "code": "rate_limit_exceeded"}, "ok", 2),
         ({"message": "no such field", "code": 400}, "error", 1),
         ({"message": "The prompt was stopped.", "code": "content_filter"}, "refused", 1),
@@ -599,17 +505,16 @@ def test_an_answer_longer_than_its_room_by_far_is_cut_and_not_asked_again(provid
         assert call.text == "x" * text_bound(request) == "x" * 1800
 
 
+@pytest.mark.parametrize("fault", ["nousage", "zero"])
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_answer_whose_tokens_nobody_counted_is_priced_by_estimate_and_marked(
-    provider, ledger, stream
+    provider, ledger, stream, fault
 ):
-    provider.script = ["nousage"]
-    provider.answer = "word " * 40
+    provider.script, provider.answer = [fault], "word " * 40
     calls = answer_all(
         ask(model(provider, max_concurrency=1), "hello" * 20, "other", stream=stream), ledger
     )
     assert [call.estimated for call in calls] == [True, None]
-    assert calls[0].prompt_tokens is None
     # 100 characters and 16; 200 characters and one more
     assert calls[0].cost_usd == pytest.approx((41 * 1 + 51 * 2) / 1e6)
     assert ledger.money().spent == pytest.approx(sum(call.cost_usd for call in calls))
@@ -629,30 +534,30 @@ def test_the_model_that_answered_is_kept_with_the_call(provider, ledger, maker, 
 
 
 @pytest.mark.parametrize(
-    ("fault", "words"), [("401", "Incorrect API key"), ("404", "no such model")]
+    ("fault", "name", "words"),
+    [
+        ("401", "openai/test", "Incorrect API key"),
+        ("404", "openai/test", "no such model"),
+        (None, "nobody-has-this", "LLM Provider NOT provided"),
+    ],
 )
 def test_a_model_that_is_not_accepted_stops_its_own_queue_and_no_other(
-    provider, ledger, fault, words
+    provider, ledger, fault, name, words, monkeypatch
 ):
-    with serving(Provider(faults={fault: 1.0})) as broken:
-        bad = dataclasses.replace(model(broken, max_concurrency=2), name="broken")
+    monkeypatch.setenv("HEART_ALLOW_HOST", "127.0.0.1 nobody-has-this")
+    with serving(Provider(faults={fault: 1.0} if fault else {})) as broken:
+        bad = dataclasses.replace(model(broken, max_concurrency=2), name="broken", model=name)
         requests = [
-            *ask(bad, *(f"w{i}" for i in range(50))),
-            *ask(model(provider), *(f"w{i}" for i in range(50))),
+            *ask(bad, *(f"w{i}" for i in range(20))),
+            *ask(model(provider), *(f"w{i}" for i in range(20))),
         ]
         with pytest.warns(UserWarning, match="broken: its queue was stopped"):
             calls = answer_all(requests, ledger)
         assert len(broken.requests) <= 4
-    assert {call.status for call in calls[:50]} == {"error"}
+    assert {call.status for call in calls[:20]} == {"error"}
     assert words in calls[0].error
-    assert {call.status for call in calls[50:]} == {"ok"}
-    assert ledger.counts() == {"ok": 50}  # so that the mended key finds them still to be asked
-
-
-def test_a_name_that_litellm_does_not_know_is_said(ledger):
-    with pytest.warns(UserWarning, match="LLM Provider NOT provided"):
-        [call] = answer_all(ask(Model("who", "nobody-has-this"), "hello"), ledger)
-    assert call.status == "error"
+    assert {call.status for call in calls[20:]} == {"ok"}
+    assert ledger.counts() == {"ok": 20}  # so that the mended key finds them still to be asked
 
 
 def test_a_key_that_is_not_set_is_named(provider, ledger, monkeypatch):
@@ -665,10 +570,10 @@ def test_a_key_that_is_not_set_is_named(provider, ledger, monkeypatch):
 def test_a_server_that_is_not_there_stops_the_queue_when_patience_ends(ledger, monkeypatch):
     monkeypatch.setattr("heart_collect.calls.flow.MIN_PROBE_S", 0.05)
     gone = Model(
-        "gone", "openai/test", api_base="http://127.0.0.1:9/v1", max_concurrency=2, patience_s=1.0
+        "gone", "openai/test", api_base="http://127.0.0.1:9/v1", max_concurrency=2, patience_s=0.5
     )
     with pytest.warns(UserWarning, match="gone: its queue was stopped. .* nothing was answered"):
-        calls = answer_all(ask(gone, *(f"w{i}" for i in range(100))), ledger)
+        calls = answer_all(ask(gone, *(f"w{i}" for i in range(20))), ledger)
     assert {call.status for call in calls} == {"error"}
     assert ledger.counts() == {}
     assert ledger.money().unsettled == 0
@@ -679,33 +584,25 @@ def test_a_server_that_only_ever_failed_is_given_up_soon_and_one_that_answered_i
     provider, ledger, monkeypatch
 ):
     monkeypatch.setattr("heart_collect.calls.flow.MIN_PROBE_S", 0.05)
-    monkeypatch.setattr("heart_collect.calls.flow.NEVER_ANSWERED_S", 1.0)
+    monkeypatch.setattr("heart_collect.calls.flow.NEVER_ANSWERED_S", 0.5)
     judge, provider.faults = model(provider, max_concurrency=2), {"500": 1.0}
     with pytest.warns(
         UserWarning,
         match="judge: .*stopped.*internal.* nothing was answered, nor ever before",
     ):
-        answer_all(ask(judge, *(f"w{i}" for i in range(100))), ledger)
+        answer_all(ask(judge, *(f"w{i}" for i in range(20))), ledger)
     asked = len(provider.requests)
     with pytest.warns(UserWarning, match="judge: its queue was stopped. .*internal"):
-        answer_all(ask(judge, *(f"v{i}" for i in range(100))), ledger)
+        answer_all(ask(judge, *(f"v{i}" for i in range(20))), ledger)
     assert len(provider.requests) <= asked + 2  # the next step of a run does not wait once more
     provider.faults = {}
     answer_all(ask(judge, "first"), ledger)
     provider.faults = {"500": 1.0}
-    back = threading.Timer(4.0, provider.faults.clear)
+    back = threading.Timer(2.0, provider.faults.clear)
     back.start()
     calls = answer_all(ask(judge, *(f"w{i}" for i in range(20))), ledger)
     back.join()
     assert {call.status for call in calls} == {"ok"}
-
-
-def test_a_key_with_a_lines_end_is_refused_before_the_first_call(provider, ledger, monkeypatch):
-    monkeypatch.setenv("WINDOWS_API_KEY", f"{CANARY}\r")
-    with pytest.warns(UserWarning, match="WINDOWS_API_KEY holds a blank, a line's end") as warned:
-        [call] = answer_all(ask(model(provider, api_key_env="WINDOWS_API_KEY"), "hello"), ledger)
-    assert provider.requests == []
-    assert CANARY not in f"{call} {warned[0].message}"
 
 
 @pytest.mark.parametrize("fault", ["500", "drop"])
@@ -716,28 +613,19 @@ def test_an_outage_is_waited_for_by_one_call_at_a_time_and_said(
     monkeypatch.setattr("heart_collect.calls.flow.TELL_S", 0.1)
     answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
     provider.faults, provider.latency_s = {fault: 1.0}, 0.01
-    back = threading.Timer(4.0, provider.faults.clear)
+    back = threading.Timer(2.0, provider.faults.clear)
     back.start()
     judge = model(provider, max_concurrency=16)
-    calls = answer_all(ask(judge, *(f"w{i}" for i in range(60))), ledger, progress=True)
+    calls = answer_all(ask(judge, *(f"w{i}" for i in range(40))), ledger, progress=True)
     back.join()
     assert {call.status for call in calls} == {"ok"}
-    # 16 in flight when it began, and some looks; ten attempts each would be 600
+    # 16 in flight when it began, and some looks; ten attempts each would be 400
     assert provider.outcomes[fault] < 40
     assert "waiting for judge, silent for" in capsys.readouterr().err
 
 
-def test_a_request_that_fails_while_others_are_answered_is_an_error_after_some_attempts(
-    provider, ledger
-):
-    provider.answer = lambda body: "" if body["messages"][0]["content"] == "bad" else "I hear you."
-    bad, *good = answer_all(ask(model(provider), "bad", *(f"w{i}" for i in range(60))), ledger)
-    assert (bad.status, bad.error) == ("error", "the answer was empty, 4 times")
-    assert {call.status for call in good} == {"ok"}
-
-
 def test_failures_of_another_kind_do_not_count_as_empty_answers(provider, ledger, monkeypatch):
-    monkeypatch.setattr("heart_collect.calls.flow.FIRST_PAUSE_S", 0.2)
+    monkeypatch.setattr("heart_collect.calls.flow.FIRST_PAUSE_S", 0.05)
     provider.latency_s, said = 0.02, [None, None, "", None, "", "I hear you."]
 
     def answer(body):
@@ -748,7 +636,7 @@ def test_failures_of_another_kind_do_not_count_as_empty_answers(provider, ledger
 
     provider.answer = answer
     bad, *_ = answer_all(
-        ask(model(provider, max_concurrency=2), "bad", *(f"w{i}" for i in range(120))), ledger
+        ask(model(provider, max_concurrency=2), "bad", *(f"w{i}" for i in range(60))), ledger
     )
     assert (bad.status, bad.attempts) == ("ok", 6)
     assert said == []
@@ -770,7 +658,7 @@ def test_two_collectors_keep_to_one_limit_together(provider, ledger):
     answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
     judge, other = (
         model(provider, requests_per_minute=600),
-        Ledger(connect(str(ledger.engine.url))),
+        another_process(ledger),
     )
     started = time.monotonic()
     threads = [
@@ -826,48 +714,15 @@ def test_what_another_program_deletes_while_it_is_asked_is_asked_again(
     assert len(provider.requests) == 3
 
 
-def test_no_other_providers_key_is_sent_to_a_server_of_ones_own(provider, ledger, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", CANARY)
-    provider.keys = ("none",)
-    assert answer_all(ask(model(provider), "hello"), ledger)[0].status == "ok"
-
-
 # -- limits
 
 
-def test_no_more_calls_are_in_flight_than_allowed(provider, ledger):
-    provider.gather = 3
-    answer_all(
-        ask(model(provider, max_concurrency=20), *(f"w{i}" for i in range(60))),
-        ledger,
-        max_concurrency=3,
-    )
-    assert provider.most_in_flight == 3
-    provider.gather = 5
-    answer_all(ask(model(provider, max_concurrency=5), *(f"v{i}" for i in range(60))), ledger)
-    assert provider.most_in_flight == 5
-
-
-def test_requests_a_minute_are_evenly_spaced(provider, ledger):
-    answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
-    started = time.monotonic()
-    # one in 50 ms
-    answer_all(
-        ask(model(provider, requests_per_minute=1200), *(f"w{i}" for i in range(20))), ledger
-    )
-    assert provider.times[-1] - started >= 0.9  # 19 pauses
-
-
-def test_tokens_a_minute_are_kept(provider, ledger):
-    answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
-    started = time.monotonic()
-    requests = ask(
-        model(provider, tokens_per_minute=60_000),
-        *(f"w{i}" for i in range(10)),
-        options={"max_tokens": 100},
-    )
-    answer_all(requests, ledger)  # about 116 tokens each by the plan, 1,000 a second
-    assert provider.times[-1] - started >= 1.0  # 9 pauses
+@pytest.mark.parametrize(("own", "all_together", "most"), [(20, 3, 3), (5, None, 5)])
+def test_no_more_calls_are_in_flight_than_allowed(provider, ledger, own, all_together, most):
+    provider.gather = most
+    judge = model(provider, max_concurrency=own)
+    answer_all(ask(judge, *(f"w{i}" for i in range(15))), ledger, max_concurrency=all_together)
+    assert provider.most_in_flight == most
 
 
 # -- money
@@ -876,13 +731,12 @@ def test_tokens_a_minute_are_kept(provider, ledger):
 def test_a_budget_stops_before_it_is_passed(provider, ledger):
     provider.answer = " ".join(["word"] * 50)
     judge = model(provider, max_concurrency=8)
-    requests = ask(judge, *(f"w{i}" for i in range(200)), options={"max_tokens": 50})
+    requests = ask(judge, *(f"w{i}" for i in range(60)), options={"max_tokens": 50})
     each = reserve(requests[0])
     with pytest.raises(BudgetError, match="does not reach for another call"):
-        answer_all(requests, ledger, budget_usd=40 * each)
+        answer_all(requests, ledger, budget_usd=20 * each)
     money = ledger.money()
-    assert money.spent <= 40 * each
-    assert money.spent > 20 * each
+    assert 10 * each < money.spent <= 20 * each
     assert money.reserved == 0
     before = len(provider.requests)
     with pytest.raises(BudgetError):
@@ -915,28 +769,6 @@ def test_an_empty_answer_is_not_asked_again_past_the_budget(provider, ledger):
     assert call.error == "the answer was empty, 1 times; the budget has no second attempt"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "openai/nobody-lists-this",
-        "anthropic/claude-sonnet-4-20250514",
-        "anthropic/claude-opus-4-20250514",
-        "anthropic/claude-sonnet-4-0",
-        "openrouter/anthropic/claude-sonnet-4",
-    ],
-)
-def test_a_price_of_zero_that_only_a_list_says_is_not_known_and_a_budget_needs_one(ledger, name):
-    unknown = Model("claude", name)
-    assert price(unknown) is None
-    assert is_paid(unknown)
-    requests = ask(unknown, "hello")
-    with pytest.raises(BudgetError, match=r"No price is known of claude .* Give price_prompt"):
-        answer_all(requests, ledger, budget_usd=1.0)
-    with pytest.raises(BudgetError, match="1 paid calls are not recorded"):
-        answer_all(requests, ledger, max_paid_calls=0)
-    assert answer_all(requests, ledger, mode="dry")[0].cost_usd is None
-
-
 def test_a_price_of_zero_that_the_settings_say_is_a_price(provider, ledger):
     free = model(provider, price_prompt=0, price_completion=0)
     assert price(free) == (0.0, 0.0)
@@ -946,28 +778,23 @@ def test_a_price_of_zero_that_the_settings_say_is_a_price(provider, ledger):
 
 def test_a_models_own_budget_ends_it_and_says_whose_it_was(provider, ledger):
     provider.answer = "word " * 50
-    thrifty = model(provider, max_concurrency=1)
-    requests = ask(thrifty, *(f"w{i}" for i in range(9)), options={"max_tokens": 50})
-    requests = [
-        dataclasses.replace(r, model=dataclasses.replace(thrifty, budget_usd=4 * reserve(r)))
-        for r in requests
-    ]
+    requests = ask(model(provider), *(f"w{i}" for i in range(9)), options={"max_tokens": 50})
+    thrifty = model(provider, max_concurrency=1, budget_usd=4 * reserve(requests[0]))
+    requests = [dataclasses.replace(request, model=thrifty) for request in requests]
     with pytest.raises(BudgetError, match="The budget of judge's own 0.00.* USD does not reach"):
         answer_all(requests, ledger)
-    assert 0 < ledger.money().spent <= 4 * reserve(requests[0])
-    with pytest.raises(BudgetError, match="No price is known of m"):
-        answer_all(ask(Model("m", "openai/nobody-lists-this", budget_usd=1.0), "hello"), ledger)
+    assert 0 < ledger.money().spent <= thrifty.budget_usd
 
 
 def test_a_notebook_may_not_make_more_paid_calls_than_its_limit(provider, ledger):
-    requests = ask(model(provider), *(f"w{i}" for i in range(51)))
+    requests = ask(model(provider), *(f"w{i}" for i in range(11)))
     with pytest.raises(
-        BudgetError, match="51 paid calls are not recorded yet, and no more than 50"
+        BudgetError, match="11 paid calls are not recorded yet, and no more than 10"
     ):
-        answer_all(requests, ledger, max_paid_calls=50)
+        answer_all(requests, ledger, max_paid_calls=10)
     assert provider.requests == []
-    answer_all(requests[:50], ledger, max_paid_calls=50)
-    assert len(answer_all(requests, ledger, max_paid_calls=1)) == 51  # only one is not recorded
+    answer_all(requests[:10], ledger, max_paid_calls=10)
+    assert len(answer_all(requests, ledger, max_paid_calls=1)) == 11  # only one is not recorded
 
 
 def test_a_dry_run_asks_nothing_and_estimates(provider, ledger):
@@ -984,63 +811,14 @@ def test_a_dry_run_asks_nothing_and_estimates(provider, ledger):
     assert len(provider.requests) == 1
 
 
-def test_list_prices_are_litellms_and_ones_own_go_before():
-    assert price(Model("m", "openai/gpt-4o")) == pytest.approx((2.5e-6, 10e-6))
-    assert cost(
-        Model("m", "openai/gpt-4o", price_prompt=1, price_completion=1), 10**6, 10**6
-    ) == pytest.approx(2.0)
-    assert cost(Model("m", "openai/nobody-lists-this"), 1, 1) is None
-
-
-def test_structured_output_is_known_by_litellm_or_not_at_all():
-    assert supports_schema(Model("m", "openai/gpt-4o"))
-    assert not supports_schema(Model("m", "openai/mine", api_base="http://127.0.0.1:1/v1"))
-
-
 # -- replay
-
-
-def test_a_miss_in_replay_names_what_changed(provider, ledger):
-    judge = model(provider, options={"temperature": 0.7})
-    answer_all(ask(judge, "hello", tag="history h1"), ledger)
-
-    def said(requests):
-        with pytest.raises(ReplayError) as error:
-            answer_all(requests, ledger, mode="replay")
-        return str(error.value)
-
-    assert "temperature was 0.7, now 0.1" in said(
-        ask(model(provider, options={"temperature": 0.1}), "hello")
-    )
-    assert "model was 'openai/test', now 'openai/other'" in said(
-        ask(dataclasses.replace(judge, model="openai/other"), "hello")
-    )
-    changed = said(ask(judge, "hullo", tag="history h1"))
-    assert (
-        "The messages changed, at character 14 of 35 that were recorded, 35 now. A changed `seed`"
-        in changed
-    )
-    assert "hullo" not in changed, "words of a conversation are not shown"
-    assert "not as repeat 2" in said(ask(judge, "hello", repeat=2))
-    assert "Nothing is recorded of this model" in said(
-        ask(dataclasses.replace(judge, model="openai/other"), "what")
-    )
-    assert "1 of 2 requests" in said(ask(judge, "hello", "never"))
-
-
-def test_a_miss_names_the_command_for_its_run(tmp_path):
-    never = [Request(Model("m", "openai/test"), ({"role": "user", "content": "hello"},))]
-    with pytest.raises(
-        ReplayError, match="`make collect RUN=mine` .* asks for what is not recorded"
-    ):
-        ask_all(never, ledger=open_ledger(tmp_path / "mine"), mode="replay")
 
 
 # -- stopping
 
 
 def begin(provider, ledger):
-    """Let another process ask for 200 answers, and wait until some of them are recorded."""
+    """Let another process ask for 100 answers, and wait until some of them are recorded."""
     process = multiprocessing.get_context("fork").Process(
         target=worker.ask_many, args=(provider.address, str(ledger.engine.url))
     )
@@ -1078,22 +856,23 @@ def test_after_kill_9_nothing_recorded_is_asked_again(provider, ledger):
     )
     # Four were in flight, and 0.1 s of answers uncommitted, 4 a round of 0.05 s: 12, and some room
     # for a busy machine.
-    assert asked.total() - 200 <= 40
+    assert asked.total() - len(requests) <= 40
 
 
 def test_two_processes_on_one_ledger_share_the_work_and_ask_nothing_twice(provider, ledger):
     provider.latency_s = 0.02
     process = begin(provider, ledger)
-    calls = answer_all(worker.requests_for(provider.address, max_concurrency=4), ledger)
+    requests = worker.requests_for(provider.address, max_concurrency=4)
+    calls = answer_all(requests, ledger)
     process.join(60)
     assert process.exitcode == 0
     assert {call.status for call in calls} == {"ok"}
-    assert len(provider.requests) == 200
+    assert len(provider.requests) == len(requests)
 
 
 def test_a_failure_of_another_process_is_waited_for_and_not_asked_at_once_again(provider, ledger):
     [request] = ask(model(provider), "hello")
-    other = Ledger(connect(str(ledger.engine.url)))
+    other = another_process(ledger)
     other.claim([request], [0.0], since=other.clock())
     failed = threading.Timer(1.0, other.record, [[Call(request.key, "error", error="no answer")]])
     failed.start()
@@ -1164,94 +943,4 @@ def test_a_canary_key_is_in_no_file_of_a_run(provider, tmp_path, monkeypatch):
     assert not [file for file in files if CANARY.encode() in file.read_bytes()]
 
 
-@pytest.mark.parametrize(
-    "entry",
-    [
-        {"api_key": "whatever"},
-        {"options": {"extra_body": {"api_token": "abc"}}},
-        {"api_key_env": CANARY},
-        {"served_id": CANARY},
-        {"api_base": "https://user:secret@example.org/v1"},
-        {"family": "c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00"},
-    ],
-)
-def test_a_key_in_the_settings_is_refused_and_not_repeated(entry):
-    with pytest.raises(ModelError) as error:
-        read_models([{"name": "judge", "model": "openai/gpt-4o", **entry}])
-    assert "environment variable" in str(error.value)
-    assert not any(str(value) in str(error.value) for value in entry.values())
-
-
-def test_the_value_of_a_key_in_the_environment_is_known_wherever_it_stands(monkeypatch):
-    monkeypatch.setenv("SOME_API_KEY", "a very unusual key")
-    with pytest.raises(ModelError, match="does not belong in a file"):
-        read_models([{"name": "judge", "model": "openai/gpt-4o", "family": "a very unusual key"}])
-
-
 # -- settings
-
-
-def test_settings_become_models():
-    [judge, own, local] = read_models(
-        [
-            {
-                "name": "gpt",
-                "model": "openai/gpt-4o",
-                "api_key_env": "OPENAI_API_KEY",
-                "options": {"temperature": 0.7},
-            },
-            {
-                "name": "mine",
-                "model": "openai/mine",
-                "api_base": "http://127.0.0.1:8000/v1",
-                "requests_per_minute": 60,
-            },
-            {"name": "small", "model": "embedded", "options": {"max_tokens": 90}},
-        ]
-    )
-    assert (judge.options, own.requests_per_minute) == ({"temperature": 0.7}, 60)
-    assert local.embedded
-    assert (local.name, local.options) == ("small", {"max_tokens": 90})
-
-
-@pytest.mark.parametrize(
-    ("config", "words"),
-    [
-        ({"name": "m"}, "a list"),
-        (["gpt-4o"], "model 0: expected a name"),
-        ([{"name": "m"}], "lacks model"),
-        ([{"name": "m", "model": "x/m", "temprature": 1}], "unknown temprature"),
-        (
-            [{"name": "m", "model": "x/m", "options": {"temprature": 1}}],
-            "unknown sampling option temprature",
-        ),
-        ([{"name": "m", "model": "x/m", "options": 3}], "expected a mapping"),
-        ([{"name": "m", "model": "x/m", "max_concurrency": 0}], "expected 1 or more"),
-        (
-            [{"name": "m", "model": "x/m", "requests_per_minute": "60"}],
-            "requests_per_minute is '60', expected a whole number",
-        ),
-        ([{"name": "m", "model": "x/m", "price_prompt": -1}], "expected 0 or more"),
-        ([{"name": "m", "model": "x/m", "price_prompt": float("inf")}], "expected a finite number"),
-        (
-            [{"name": "m", "model": "x/m", "api_base": "127.0.0.1:8000/v1"}],
-            "expected an address such as http://",
-        ),
-        ([{"name": "m", "model": "x/m", "answer_format": "xml"}], "one of 'json' or 'logprob'"),
-        (
-            [{"name": "m", "model": "x/m"}, {"name": "m", "model": "x/n"}],
-            "m appears more than once",
-        ),
-    ],
-)
-def test_bad_settings_are_named(config, words):
-    with pytest.raises(ModelError, match=words):
-        read_models(config)
-
-
-def test_the_weights_alone_make_the_identity_where_they_are_known():
-    here = Model("a", "openai/m", checksum="ff", api_base="http://127.0.0.1:1/v1")
-    there = Model("b", "openai/m", checksum="ff", api_base="http://127.0.0.1:2/v1", timeout_s=3)
-    other = dataclasses.replace(here, checksum="fe")
-    keys = [ask(m, "hello")[0].key for m in (here, there, other)]
-    assert keys[0] == keys[1] != keys[2]

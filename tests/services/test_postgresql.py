@@ -5,8 +5,8 @@ import threading
 import pytest
 import test_ledger
 import test_models
-from test_ledger import clock  # noqa: F401 - a fixture
-from test_models import _short_pauses, provider  # noqa: F401 - fixtures
+from server import Provider, serving
+from test_ledger import clock, in_memory  # noqa: F401 - fixtures
 
 from heart_collect.calls.ledger import open_ledger
 
@@ -33,7 +33,6 @@ THROUGH_CALLS = {
     "test_a_budget_stops_before_it_is_passed",
     "test_a_truncated_answer_is_not_asked_again_past_the_budget",
     "test_a_models_own_budget_ends_it_and_says_whose_it_was",
-    "test_a_miss_in_replay_names_what_changed",
     "test_ctrl_c_records_what_is_in_flight_and_gives_the_rest_back",
     "test_after_kill_9_nothing_recorded_is_asked_again",
     "test_two_processes_on_one_ledger_share_the_work_and_ask_nothing_twice",
@@ -59,6 +58,12 @@ AGAIN = dict(_tests_of(test_ledger, lambda name: name not in SQLITE_ALONE)) | di
 )
 assert AGAIN.keys() >= THROUGH_CALLS
 globals().update(AGAIN)
+
+
+@pytest.fixture
+def provider():
+    with serving(Provider()) as running:
+        yield running
 
 
 @pytest.fixture
@@ -98,9 +103,7 @@ def test_two_may_begin_at_once_on_an_empty_database(database_url):
 
 
 def test_a_server_that_is_restarted_costs_no_answer_and_no_second_call(
-    provider,  # noqa: F811
-    ledger,
-    postgresql_server,
+    provider, ledger, postgresql_server
 ):
     provider.latency_s = 0.05
     judge = test_models.model(provider, max_concurrency=8)
