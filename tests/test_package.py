@@ -31,7 +31,7 @@ CALLED = {
 CALLED |= {"IPython": "ipykernel", "traitlets": "ipykernel"}
 """Module -> the package that brings it."""
 ALONE = {"xllamacpp"}
-"""From requirements-model.txt, without which recorded calls are replayed."""
+"""From requirements/model.txt, without which recorded calls are replayed."""
 
 VISIT = """
 import sys, pandas as pd, heart_collect, heart_utils
@@ -91,7 +91,7 @@ def test_whatever_a_module_imports_is_among_the_dependencies_or_late_in_an_extra
 def test_whatever_an_environment_is_pinned_to_can_be_what_the_package_asks_for():
     pinned = {
         line.split("==")[0]
-        for line in (ROOT / "requirements.txt").read_text().splitlines()
+        for line in (ROOT / "requirements/book.txt").read_text().splitlines()
         if "==" in line
     }
     asked = packages(PROJECT["dependencies"]) | packages(
@@ -198,7 +198,7 @@ def test_a_wheel_works_in_a_bare_environment_outside_the_project(tmp_path, wheel
         check=True,
     )
     python, home = tmp_path / "bare" / "bin" / "python", tmp_path / "home"
-    pins = ["-c", str(ROOT / "requirements.txt")]
+    pins = ["-c", str(ROOT / "requirements/book.txt")]
     subprocess.run(
         [uv, "pip", "install", "--quiet", "--python", python, *pins, str(wheel)], check=True
     )

@@ -74,7 +74,7 @@ def project(folder: Path) -> Path:
         "notebooks",
         "pyproject.toml",
         "CITATION.cff",
-        "requirements.txt",
+        "requirements",
     ):
         (folder / name).symlink_to(ROOT / name)
     (folder / "params").mkdir()

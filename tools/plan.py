@@ -39,7 +39,7 @@ CODE = (
     "heart_utils/**/pages/*",
     "heart_utils/tables.yaml",
     "heart_*/__init__.pyi",
-    "requirements.txt",
+    "requirements/book.txt",
     "tools/execute_notebook.py",
 )
 """What the list of functions depends on; the first two are narrowed to what it reaches for a

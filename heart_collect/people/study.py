@@ -907,7 +907,7 @@ def _find_potato() -> Path:
     if not program.is_file():
         raise StudyError(
             f"Potato is not installed (looked for {program}). `make study` installs it, from"
-            " requirements-study.txt. Outside a checkout, install `potato-annotation` in an"
+            " requirements/study.txt. Outside a checkout, install `potato-annotation` in an"
             " environment of its own, and name its program in HEART_POTATO."
         )
     return program

@@ -42,7 +42,7 @@ def test_the_identity_is_the_weights_and_no_address():
 
 def test_without_the_server_it_is_said_how_to_install_it(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(NotInstalledError, match="xllamacpp.*--no-deps -r requirements-model.txt"):
+    with pytest.raises(NotInstalledError, match="xllamacpp.*--no-deps -r requirements/model.txt"):
         local._weights()
 
 

@@ -30,7 +30,7 @@ def chromium():
     except BrowserMissing as error:
         pytest.skip(
             f"needs browser: {error}; apt-get install chromium, and pip install -r"
-            " requirements-services.txt"
+            " requirements/services.txt"
         )
 
 

@@ -39,15 +39,9 @@ class Project:
     def __init__(self, root: Path):
         self.root, self.forks = root, {}
         source = find_root()
-        for name in ("heart_utils", "heart_collect", "tools", "data"):
+        for name in ("heart_utils", "heart_collect", "tools", "data", "requirements"):
             shutil.copytree(source / name, root / name)  # with what is compiled already
-        for name in (
-            "pyproject.toml",
-            "requirements.txt",
-            "_config.yml",
-            "_toc.yml",
-            "CITATION.cff",
-        ):
+        for name in ("pyproject.toml", "_config.yml", "_toc.yml", "CITATION.cff"):
             shutil.copy2(source / name, root / name)
         for name in ("book", "notebooks", "params"):
             (root / name).mkdir()

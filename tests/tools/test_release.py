@@ -268,7 +268,7 @@ def test_a_run_of_ones_own_is_archived_with_what_its_licences_allow_and_what_to_
         "responders",
         pd.DataFrame({"responder": ["ann", "bot"], "responder_kind": ["human", "model"]}),
     )
-    files = ("CITATION.cff", "pyproject.toml", "requirements.txt", "book/references.bib")
+    files = ("CITATION.cff", "pyproject.toml", "requirements/book.txt", "book/references.bib")
     for name in (*files, "params/sample.yaml"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name.replace("sample", "mine")).write_text((root / name).read_text())

@@ -1,6 +1,7 @@
 """Addresses are one setting, and nothing is invented while it is empty."""
 
 import re
+import shutil
 import subprocess
 import sys
 
@@ -118,7 +119,8 @@ def test_the_citation_names_no_address_that_the_settings_do_not():
 @pytest.mark.parametrize("found", ["Python 3.13.1", "absent"])
 def test_an_interpreter_that_is_named_is_checked_as_the_one_that_is_found(tmp_path, found):
     (tmp_path / "Makefile").write_bytes((ROOT / "Makefile").read_bytes())
-    for name in ("requirements.txt", "requirements-model.txt", "pyproject.toml"):
+    (tmp_path / "requirements").mkdir()
+    for name in ("requirements/book.txt", "requirements/model.txt", "pyproject.toml"):
         (tmp_path / name).touch()
     other = tmp_path / "other"
     if found != "absent":
@@ -149,16 +151,11 @@ def test_what_the_book_does_without_is_installed_for_what_needs_it(
     tmp_path, target, settings, apart
 ):
     (tmp_path / "Makefile").write_bytes((ROOT / "Makefile").read_bytes())
-    for name in (
-        "requirements.txt",
-        "requirements-model.txt",
-        "requirements-check.txt",
-        "pyproject.toml",
-    ):
-        (tmp_path / name).touch()
+    shutil.copytree(ROOT / "requirements", tmp_path / "requirements")
+    (tmp_path / "pyproject.toml").touch()
     command = ["make", "-n", target, f"PYTHON3={sys.executable}", *settings.split()]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert "".join(re.findall(r"-r requirements-(\w+)\.txt", done.stdout)) == apart
+    assert "".join(re.findall(r"-r requirements/(?!book)(\w+)\.txt", done.stdout)) == apart
 
 
 @pytest.mark.parametrize("name", ["my run", ""])
