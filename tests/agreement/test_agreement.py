@@ -1,3 +1,5 @@
+"""Agreement of two rater groups: a published table, values by hand, and slow ways to the same."""
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -58,42 +60,16 @@ def test_agreement_matches_the_published_table_of_mt_bench(
     assert 100 * found["agreement"] == pytest.approx(percent, abs=0.5)
 
 
-@pytest.mark.mirror
-def test_the_authors_names_come_close_to_gpt_4_on_mt_bench(mtbench):
-    found = pairwise_agreement(mtbench, ties="exclude", by=["group"]).table.set_index("group")
-    assert found["author_only"].round(3).to_dict() == {"turn_1": 0.804, "turn_2": 0.836}
-    assert found["agreement"].round(3).to_dict() == {"turn_1": 0.846, "turn_2": 0.846}
-    assert found["n_votes"].to_dict() == {"turn_1": 859, "turn_2": 864}
-    assert found.loc["turn_1", "advantage_low"] > 0
-    assert found.loc["turn_2", "advantage_low"] < 0 < found.loc["turn_2", "advantage_high"]
-
-
-@pytest.mark.mirror
-def test_a_vote_that_was_cast_twice_is_refused_and_named(mirror):
-    from heart_utils.sources.load import load_verdicts
-
-    with pytest.raises(
-        AgreementError, match=r"author_0 answers .* more than once .* They differ in repeat"
-    ):
-        pairwise_agreement(load_verdicts("mtbench"))
-
-
 def test_three_people_and_a_judge_by_hand():
     table = votes(
         [
-            ("x-y", "d", "p1", "a"),
-            ("x-y", "d", "p2", "a"),
-            ("x-y", "d", "p3", "b"),
-            ("x-y", "d", "m1", "a"),
+            ("x-y", "d", who, said)
+            for who, said in zip(["p1", "p2", "p3", "m1"], "aaba", strict=True)
         ]
     )
-    assert first_row(table)["agreement"] == pytest.approx(2 / 3)
     people = first_row(table, between=("human", "human"))
-    assert (people["agreement"], people["n_votes"], people["n_pairs"]) == (
-        pytest.approx(1 / 3),
-        3,
-        1,
-    )
+    assert first_row(table)["agreement"] == pytest.approx(2 / 3)
+    assert people[["agreement", "n_votes", "n_pairs"]].tolist() == pytest.approx([1 / 3, 3, 1])
 
 
 def test_the_answer_from_the_authors_names_looks_at_other_dialogues_only():
@@ -135,21 +111,6 @@ def test_kappa_within_authors_by_hand():
     assert found["kappa"] == pytest.approx(2 * 7 / 8 - 1)
 
 
-def test_a_judge_that_only_knows_the_authors_has_no_kappa_within(rng):
-    better = rng.random(4000) < 0.8
-    rows = []
-    for dialogue, says_a in enumerate(better):
-        rows += [
-            ("x-y", f"d{dialogue:04d}", "p1", "a" if says_a else "b"),
-            ("x-y", f"d{dialogue:04d}", "m1", "a" if rng.random() < 0.9 else "b"),
-        ]
-    found = first_row(votes(rows))
-    assert found["agreement"] == pytest.approx(0.8 * 0.9 + 0.2 * 0.1, abs=0.03)
-    # simulated: 4,000 pairs, standard error 0.016
-    assert found["kappa_within"] == pytest.approx(0.0, abs=0.05)
-    assert found["advantage"] < 0.01
-
-
 @pytest.mark.parametrize("ties", ["include", "exclude"])
 @pytest.mark.parametrize("between", [("human", "model"), ("human", "human"), ("model", "model")])
 def test_counting_matrices_gives_what_going_through_all_pairs_of_votes_gives(rng, between, ties):
@@ -161,7 +122,7 @@ def test_counting_matrices_gives_what_going_through_all_pairs_of_votes_gives(rng
     assert found["author_only"] == pytest.approx(predicted)
 
 
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(seed=st.integers(0, 10_000), ties=st.sampled_from(["include", "exclude"]))
 def test_swapping_sides_or_rows_changes_nothing(seed, ties):
     rng = np.random.default_rng(seed)
@@ -174,20 +135,6 @@ def test_swapping_sides_or_rows_changes_nothing(seed, ties):
     ).sample(frac=1, random_state=seed)
     here, there = (first_row(one, ties=ties) for one in (table, swapped))
     pd.testing.assert_series_equal(here, there)
-
-
-@settings(max_examples=12)
-@given(seed=st.integers(0, 10_000))
-def test_without_ties_kappa_pi_and_ac1_are_twice_the_agreement_less_one(seed):
-    rng = np.random.default_rng(seed)
-    table = votes(
-        [(f"x-y/{k}", "d", who, rng.choice(["a", "b"])) for k in range(8) for who in ("p1", "m1")]
-    )
-    expected = 2 * first_row(table)["agreement"] - 1
-    assert first_row(table)["kappa"] == pytest.approx(expected)
-    if table["verdict"].nunique() == 2:
-        for coefficient in (cohen_kappa, gwet_ac):
-            assert coefficient(table, n_resamples=0).value == pytest.approx(expected)
 
 
 def test_intervals_resample_dialogues(rng):
@@ -212,7 +159,7 @@ def test_what_the_names_say_is_learnt_anew_in_each_resample_without_copies_of_th
     rng, ties
 ):
     """Leaving out every copy of the dialogue that is judged: the slow way, resample by resample."""
-    table = random_votes(rng, n_dialogues=70, n_people=2, n_judges=1, miss=0.4)
+    table = random_votes(rng, n_dialogues=30, n_people=2, n_judges=1, miss=0.4)
     found = pairwise_agreement(
         table, by=[], ties=ties, n_resamples=3, rng=np.random.default_rng(5)
     ).table.iloc[0]
@@ -223,7 +170,7 @@ def test_what_the_names_say_is_learnt_anew_in_each_resample_without_copies_of_th
         on="pair_id",
     )
     dialogues, shares = sorted(table["dialogue_id"].unique()), []
-    for weights in draw_weights(70, 3, np.random.default_rng(5)):
+    for weights in draw_weights(30, 3, np.random.default_rng(5)):
         times = dict(zip(dialogues, weights, strict=True))
         right = total = 0.0
         for row in met.itertuples():
@@ -282,25 +229,15 @@ def test_failures_are_counted_and_inconsistent_answers_are_ties():
     assert found.left_out.to_dict() == {"unparsed": 1}
 
 
-def test_a_probability_stands_for_the_word_that_is_not_there():
+def test_a_probability_stands_for_the_word_that_is_not_there_and_does_not_contradict_it():
     table = votes(
-        [
-            ("x-y", "d", "p1", "a"),
-            ("x-y", "d", "m1", None),
-            ("x-y", "e", "p1", "a"),
-            ("x-y", "e", "m1", None),
-        ]
+        [("x-y", d, who, "a" if who == "p1" else None) for d in "de" for who in ("p1", "m1")]
     )
     assert first_row(table.assign(p_a=[None, 0.7, None, 0.2], state="valid"))["agreement"] == 0.5
-
-
-def test_a_probability_that_names_the_other_side_than_the_word_is_refused():
-    table = votes([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "b")]).assign(p_a=[0.5, 0.8])
-    with pytest.raises(
-        AgreementError, match=r"`p_a` .*must not contradict the verdict; row 1 has 0\.8"
-    ):
-        first_row(table)
+    table = votes([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "b")])
     assert first_row(table.assign(p_a=[0.9, 0.5]))["agreement"] == 0
+    with pytest.raises(AgreementError, match=r"`p_a` .*must not contradict .*; row 1 has 0\.8"):
+        first_row(table.assign(p_a=[0.5, 0.8]))
 
 
 def test_rows_are_divided_by_rater_and_by_what_pairs_share():
@@ -347,69 +284,33 @@ def test_a_judge_counts_with_people_and_with_other_judges_but_not_with_itself():
     assert first_row(table, between=("m1", "model"))["n_votes"] == 2
 
 
-BAD = {
-    "one rater only": (
-        [("x-y", "d", "p1", "a")],
-        "No answer that counts is by 'model'. rater_kind is: human",
-    ),
-    "no pair shared": (
-        [("x-y", "d", "p1", "a"), ("x-z", "d", "m1", "a")],
-        "human and model share no pair",
-    ),
-    "a repeated vote": (
-        [("x-y", "d", "p1", "a"), ("x-y", "d", "p1", "b"), ("x-y", "d", "m1", "a")],
-        "more than once",
-    ),
-    "a word unknown": (
-        [("x-y", "d", "p1", "both bad"), ("x-y", "d", "m1", "a")],
-        "must be one of a, tie, b; row 0",
-    ),
-    "no judge": (
-        [("x-y", "d", "p1", "a"), ("x-y", "d", "p2", "a")],
-        "No answer that counts is by 'model'",
-    ),
-    "two responders in one pair": (
-        [("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a")],
-        "responders differs within .*: 'x and y' and",
-    ),
-}
+MET = [("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a")]
+SCORES = {"reply_id": ["r", "r"], "rater": ["p", "m"], "score": [3.0, 2], "dialogue_id": "d"}
+MIXED = r"mixes text and other types, such as .* and .*astype\(str\)"
+BAD = [
+    (MET[:1], {}, {}, "No answer that counts is by 'model'. rater_kind is: human"),
+    ([MET[0], ("x-z", "d", "m1", "a")], {}, {}, "human and model share no pair"),
+    ([MET[0], ("x-y", "d", "p1", "b"), MET[1]], {}, {}, "more than once"),
+    ([("x-y", "d", "p1", "both bad"), MET[1]], {}, {}, "must be one of a, tie, b; row 0"),
+    (MET, {"responder_b": ["y", "z"]}, {}, "responders differs within .*: 'x and y' and"),
+    (MET, {"protocol": ["heart", "likert"]}, {"by": ["protocol"]}, "protocol differs within"),
+    (MET, {"dialogue_id": ["d", "e"]}, {}, "dialogue_id differs within"),
+    (MET, {"dialogue_id": ["d", 7]}, {}, f"`dialogue_id` {MIXED}"),
+    (MET, {"rater": ["p1", 7]}, {}, f"`rater` {MIXED}"),
+    (MET, {"verdict": ["tie", "a"]}, {"ties": "exclude"}, "Nothing is decided: each of the 1 pairs.*ties='include'"),
+    (MET, {"verdict": ["a", None], "score": [None, 3.0]}, {}, "mixes verdicts and scores"),
+    (MET, {"verdict": None, **SCORES}, {}, "holds scores"),
+    (MET, {}, {"ties": "drop"}, "ties must be"),
+    (MET, {}, {"between": "human"}, "between names two rater groups"),
+    (MET, {}, {"by": ["colour"]}, "colour"),
+    (MET, {}, {"cluster": "street"}, "lack the column street"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_what_cannot_be_compared_is_refused_with_a_reason(case):
-    rows, message = BAD[case]
-    table = votes(rows)
-    if case == "two responders in one pair":
-        table.loc[1, "responder_b"] = "z"
+@pytest.mark.parametrize(("rows", "columns", "options", "message"), BAD)
+def test_what_cannot_be_compared_is_refused_with_a_reason(rows, columns, options, message):
     with pytest.raises(AgreementError, match=message):
-        pairwise_agreement(table)
-
-
-def test_votes_that_are_all_ties_have_no_agreement_of_what_is_decided():
-    table = votes([("x-y", "d", "p1", "tie"), ("x-y", "d", "m1", "a")])
-    with pytest.raises(
-        AgreementError, match=r"Nothing is decided: each of the 1 pairs.*ties='include'"
-    ):
-        first_row(table, ties="exclude")
-    assert first_row(table)["agreement"] == 0
-
-
-@pytest.mark.parametrize("column", ["dialogue_id", "rater"])
-def test_names_of_several_types_are_refused_with_a_way_out(column):
-    table = votes(
-        [
-            ("x-y", "d", "p1", "a"),
-            ("x-y", "d", "m1", "a"),
-            ("x-z", "e", "p1", "a"),
-            ("x-z", "e", "m1", "b"),
-        ]
-    )
-    table[column] = table[column].where(table.index > 0, 7)
-    with pytest.raises(
-        AgreementError,
-        match=rf"`{column}` mixes text and other types, such as .* and .*astype\(str\)",
-    ):
-        first_row(table)
+        pairwise_agreement(votes(rows).assign(**columns), **options)
 
 
 def test_two_orders_are_not_two_raters():
@@ -436,7 +337,7 @@ EVERYTHING = {
 
 @pytest.mark.parametrize("name", EVERYTHING)
 def test_nothing_takes_two_orders_or_two_repeats_for_two_raters(name):
-    once = random_votes(np.random.default_rng(3), n_dialogues=40, n_people=3, n_judges=2, miss=0.0)
+    once = random_votes(np.random.default_rng(3), n_dialogues=30, n_people=3, n_judges=2, miss=0.0)
     orders = pd.concat([once.assign(order="ab"), once.assign(order="ba")], ignore_index=True)
     for table in (orders, combine_orders(orders), orders.drop(columns="pair_id")):
         of_once, of_both = (EVERYTHING[name](rows) for rows in (once, table))
@@ -444,45 +345,6 @@ def test_nothing_takes_two_orders_or_two_repeats_for_two_raters(name):
     repeats = pd.concat([once, once], ignore_index=True)
     with pytest.raises(AgreementError, match="more than once"):
         EVERYTHING[name](repeats)
-
-
-def test_scores_and_verdicts_are_not_mixed():
-    table = pd.concat(
-        [
-            votes([("x-y", "d", "p1", "a")]),
-            pd.DataFrame({"reply_id": ["r"], "rater": ["m1"], "score": [3.0]}),
-        ]
-    )
-    with pytest.raises(AgreementError, match=r"mixes verdicts and scores"):
-        pairwise_agreement(table)
-    with pytest.raises(AgreementError, match="holds scores"):
-        pairwise_agreement(
-            pd.DataFrame(
-                {"reply_id": ["r", "r"], "rater": ["p", "m"], "score": [3.0, 2], "dialogue_id": "d"}
-            )
-        )
-
-
-def test_a_column_that_differs_within_a_pair_cannot_divide_the_rows():
-    table = votes([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a")]).assign(
-        protocol=["heart", "likert"]
-    )
-    with pytest.raises(AgreementError, match="protocol differs within"):
-        pairwise_agreement(table, by=["protocol"])
-
-
-def test_a_pair_cannot_lie_in_two_dialogues():
-    table = votes([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a")]).assign(dialogue_id=["d", "e"])
-    with pytest.raises(AgreementError, match="dialogue_id differs within"):
-        pairwise_agreement(table)
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"ties": "drop"}, {"between": "human"}, {"by": ["colour"]}, {"cluster": "street"}]
-)
-def test_a_choice_that_does_not_exist_is_refused(wrong):
-    with pytest.raises(AgreementError):
-        pairwise_agreement(votes([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a")]), **wrong)
 
 
 def test_people_who_are_of_two_kinds_widen_the_interval_to_what_twenty_four_of_them_can_say():
