@@ -269,18 +269,6 @@ def test_each_spread_weighs_what_laplaces_approximation_gives_it(thirty):
     assert thirty.table["strength"].max() == pytest.approx(expected, rel=1e-5)
 
 
-def test_many_votes_are_hardly_pooled_and_equals_nearly_wholly():
-    rng = np.random.default_rng(4)
-    known = pool_strengths(
-        draw_votes(rng, 200, 5, 10, 5, 0.3, theta=np.array([1.0, 0.5, 0.0, -0.5, -1.0]))
-    ).table
-    assert (known["strength"] / known["plain"]).drop(2).between(0.97, 1.0).all()
-    equals = [pool_strengths(draw_votes(rng, 20, 10, 3, 1, 0.0)).table for _ in range(10)]
-    assert np.mean([table["strength"].std() for table in equals]) < 0.35 * np.mean(
-        [table["plain"].std() for table in equals]
-    )
-
-
 def test_votes_that_go_together_count_less():
     rows = draw_votes(np.random.default_rng(2), 40, 6, 3, 1, 0.5)
     copies = pd.concat([rows] * 5, ignore_index=True)

@@ -2,7 +2,6 @@
 them, and known truth."""
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,7 +9,7 @@ import pytest
 from agreement_tables import random_votes
 from scipy import stats
 
-from heart_utils.agreement.agreement import pair_votes, pairwise_agreement
+from heart_utils.agreement.agreement import pairwise_agreement
 from heart_utils.ratings.ratings import fit_ratings
 from heart_utils.ratings.resampling import (
     bootstrap_ci,
@@ -24,7 +23,7 @@ from heart_utils.ratings.resampling import (
     two_way_error,
 )
 from heart_utils.ratings.standings import head_to_head
-from heart_utils.ratings.verdicts import RatingsError, read_votes
+from heart_utils.ratings.verdicts import RatingsError
 
 
 def share(sums):
@@ -67,17 +66,6 @@ def test_few_clusters_get_a_t_interval_about_the_estimate(rng):
         (interval.estimate - reach, interval.estimate + reach)
     )
     assert interval.provisional
-
-
-def test_the_interval_covers_about_as_often_as_it_says(rng):
-    """Sixty clusters of eight votes, chance 0.6 on average: 95 % of 150 studies."""
-    hits = []
-    for _ in range(150):
-        interval = bootstrap_ci(
-            votes(rng, 60, 8, 0.15), share, cluster="dialogue_id", rng=rng, n_resamples=300
-        )
-        hits.append(interval.ci_low <= 0.6 <= interval.ci_high)
-    assert np.mean(hits) == pytest.approx(0.95, abs=4 * np.sqrt(0.95 * 0.05 / 400))
 
 
 def test_resamples_without_a_value_are_counted(rng):
@@ -366,19 +354,6 @@ def test_a_rater_s_pairs_of_votes_count_for_both_raters_in_them(people):
     assert found["agreement"] == pytest.approx(met["same"].mean())
     ends = wilson(met["same"].mean(), dialogues + added, 24)
     assert [found["agreement_low"], found["agreement_high"]] == pytest.approx(ends, rel=1e-5)
-
-
-@pytest.mark.parametrize("ties", ["include", "exclude"])
-@pytest.mark.parametrize("other", ["human", "model"])
-def test_what_the_names_get_right_by_cluster_adds_up(people, ties, other):
-    pairs = pair_votes(read_votes(people), between=("human", other), by=[], ties=ties)
-    names = pairs.names()
-    assert names.right_by_cluster().sum(axis=0) == pytest.approx(
-        names.count_right(np.ones((1, pairs.n_clusters)))[0]
-    )
-    assert replace(names, first=names.first / 2).right_by_cluster().sum() == pytest.approx(
-        names.right_by_cluster().sum() / 2
-    )
 
 
 def test_other_raters_widen_every_measure_s_interval_where_raters_have_habits(people):

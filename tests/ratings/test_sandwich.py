@@ -423,27 +423,6 @@ def test_the_countries_that_may_be_among_the_best_five_are_those_of_csranks(rng)
     assert set(theirs.split()) <= first
 
 
-def test_ranges_separate_what_is_far_apart(rng):
-    estimate = np.array([5.0, 0.1, 0.0, -5.0])
-    best, worst = Differences(
-        estimate, estimate + rng.normal(size=(2000, 4)), 300, 0.95, 300
-    ).ranks()
-    assert best.tolist() == [1, 2, 2, 4]
-    assert worst.tolist() == [1, 3, 3, 4]
-
-
-def test_ranges_of_equals_hold_all_at_once(rng):
-    """Ten equals: in 95 % of studies nobody's range may miss any rank from 1 to 10."""
-    errors = []
-    for _ in range(200):
-        estimate = rng.normal(size=10)
-        best, worst = Differences(
-            estimate, estimate + rng.normal(size=(200, 10)), 300, 0.95, 300
-        ).ranks()
-        errors.append((best > 1).any() or (worst < 10).any())
-    assert np.mean(errors) == pytest.approx(0.05, abs=4 * np.sqrt(0.05 * 0.95 / 400))
-
-
 def test_those_told_apart_leave_more_room_for_the_rest(rng):
     """The second step: 0 and 2.45 are too close while the far pairs count, and told apart once
     these are out."""
