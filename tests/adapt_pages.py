@@ -18,7 +18,10 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from functools import partial
 from pathlib import Path
+
+from papermill.cli import papermill
 
 from heart_collect import collect
 from heart_collect.people import raters, study
@@ -125,6 +128,7 @@ def _run_command(command: str, project: Path) -> str:
         ("python", "-m", "heart_collect.people.study"): study.main,
     }
     steps |= {("heart-gate",): commands.heart_gate, ("heart-audit",): commands.heart_audit}
+    steps |= {("papermill",): partial(papermill, standalone_mode=False)}
     said = io.StringIO()
     for start, step in steps.items():
         if tuple(words[: len(start)]) != start:

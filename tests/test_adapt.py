@@ -20,7 +20,7 @@ from heart_utils.runs import find_root
 BOOK = find_root() / "book"
 PAGES = [*sorted((BOOK / "adapt").glob("*.md")), BOOK / "calculator.md"]
 KEY = "a-key-of-mine"
-SLOW = ("grid", "conjoint", "conversations")  # pages of the most calls
+SLOW = ("grid", "conjoint", "conversations", "audit")  # the most calls, and the most votes
 
 
 def stand_in(body):
@@ -75,20 +75,8 @@ def project(tmp_path, monkeypatch, provider):
     [pytest.param(page, marks=pytest.mark.slow if page.stem in SLOW else ()) for page in PAGES],
     ids=lambda page: page.stem,
 )
-def test_a_page_gives_what_it_shows(page, project, provider):
+def test_a_page_gives_what_it_shows(page, project, provider, forked_kernels):
     run_page(page, project, provider.address)
-
-
-def test_there_is_a_page_for_each_thing_that_a_reader_may_bring():
-    assert {page.stem for page in PAGES} >= {
-        "index",
-        "model",
-        "histories",
-        "rubric",
-        "raters",
-        "language",
-        "grid",
-    }
 
 
 def test_a_page_that_shows_something_else_is_found(project, provider, tmp_path):
@@ -115,14 +103,30 @@ def test_the_models_of_the_pages_can_be_read():
     assert names == ["gpt-4o", "qwen-at-home", "small-one"]
 
 
-def test_a_file_of_histories_is_found_from_any_folder(project, monkeypatch):
+def change_recipe(project, was, now):
+    file = project / "params" / "own_histories.yaml"
+    file.write_text(file.read_text().replace(was, now))
+
+
+HEADERS = "columns: {Chat: history_id, Verlauf: turns, '*': null}, only: {Ok: 'yes'}"
+
+
+@pytest.mark.parametrize(
+    ("now", "chosen"),
+    [("mine/histories.jsonl", "1234"), (f"{{file: mine/other.json, {HEADERS}}}", "124")],
+    ids=["plain", "headers"],
+)
+def test_a_recipes_file_of_histories_is_read_from_any_folder_whatever_its_headers(
+    project, monkeypatch, now, chosen
+):
+    rows = pd.read_json(project / "mine" / "histories.jsonl", lines=True)
+    other = rows.rename(columns={"history_id": "Chat", "turns": "Verlauf"})
+    other = other.assign(Ok=["yes", "yes", "no", "yes"], Note="x")
+    other.to_json(project / "mine" / "other.json", orient="records")
+    change_recipe(project, "mine/histories.jsonl", now)
     monkeypatch.chdir(project / "notebooks")  # where chapters run
-    assert read_recipe("own_histories").choose_histories()["history_id"].tolist() == [
-        "own-1",
-        "own-2",
-        "own-3",
-        "own-4",
-    ]
+    histories = read_recipe("own_histories").choose_histories()
+    assert histories["history_id"].tolist() == [f"own-{number}" for number in chosen]
 
 
 @pytest.mark.parametrize(
@@ -134,47 +138,19 @@ def test_a_file_of_histories_is_found_from_any_folder(project, monkeypatch):
             "{hart: [overall]}",
             "protocols: unknown hart. Known are coaching, coaching-alone",
         ),
+        (
+            "mine/histories.jsonl",
+            "{file: mine/histories.jsonl, colums: {Chat: a}}",
+            "unknown colums",
+        ),
+        ("mine/histories.jsonl", "{file: mine/histories.jsonl, repeats: forget}", "repeats"),
+        ("mine/histories.jsonl", "{file: mine/histories.jsonl, columns: 3}", "columns"),
     ],
 )
 def test_a_recipe_that_cannot_be_followed_says_so_before_anything_is_asked(project, was, now, said):
-    file = project / "params" / "own_histories.yaml"
-    file.write_text(file.read_text().replace(was, now))
+    change_recipe(project, was, now)
     with pytest.raises(RecipeError, match=re.escape(said)):
         read_recipe("own_histories")
-
-
-def test_a_recipes_file_of_histories_may_have_headers_of_its_own(project):
-    rows = pd.read_json(project / "mine" / "histories.jsonl", lines=True)
-    other = rows.rename(columns={"history_id": "Chat", "turns": "Verlauf"}).assign(
-        Ok=["yes", "yes", "no", "yes"], Note="x"
-    )
-    other.to_json(project / "mine" / "other.json", orient="records")
-    file = project / "params" / "own_histories.yaml"
-    said = (
-        "{file: mine/other.json, columns: {Chat: history_id, Verlauf: turns, '*': null},"
-        " only: {Ok: yes}}"
-    )
-    file.write_text(file.read_text().replace("mine/histories.jsonl", said.replace("yes", "'yes'")))
-    assert read_recipe("own_histories").choose_histories()["history_id"].tolist() == [
-        "own-1",
-        "own-2",
-        "own-4",
-    ]
-    for wrong, message in (
-        ("colums: {Chat: a}", "unknown colums"),
-        ("repeats: forget", "repeats"),
-        ("columns: 3", "columns"),
-    ):
-        file.write_text(
-            re.sub(
-                r"histories: \{.*\}",
-                f"histories: {{file: mine/other.json, {wrong}}}",
-                file.read_text(),
-                count=1,
-            )
-        )
-        with pytest.raises(RecipeError, match=message):
-            read_recipe("own_histories")
 
 
 def test_a_protocol_goes_by_the_name_of_its_file(project):

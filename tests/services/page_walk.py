@@ -24,22 +24,21 @@ def find_pages():
     return [*pages, HTML / "search.html", HTML / "genindex.html"] if pages else []
 
 
+FAULTS = ("complaint", "sideways", "too wide", "cut", "closed", "weak", "hard", "grave", "lost")
+
+
 @dataclass
 class Walk:
-    """What was seen, a list each of what is wrong; `megabytes` and `n_asked` of each page."""
+    """What was seen: lists of what is wrong; `megabytes` and `n_asked` of each page."""
 
-    complaints: list = field(default_factory=list)
-    sideways: list = field(default_factory=list)
-    too_wide: list = field(default_factory=list)
-    cut: list = field(default_factory=list)
-    closed: list = field(default_factory=list)
-    weak: list = field(default_factory=list)
-    hard: list = field(default_factory=list)
-    grave: list = field(default_factory=list)
+    faults: dict = field(default_factory=lambda: {name: [] for name in FAULTS})
     n_figures: int = 0
     n_solutions: dict = field(default_factory=dict)
     n_asked: dict = field(default_factory=dict)
     megabytes: dict = field(default_factory=dict)
+
+    def note(self, fault, page, found):
+        self.faults[fault] += [(page.name, one) for one in found]
 
 
 def open_tab(chromium, width, **settings):
@@ -64,7 +63,7 @@ def walk(chromium, width, pages, *, with_axe=False):
         seen.n_asked[page.name] = len(asked)
         seen.megabytes[page.name] = sum(map(sent, asked)) / 1e6
         if with_axe:
-            seen.grave += grave_faults(tab, page, WITHOUT_CONTRAST)
+            seen.note("grave", page, grave_faults(tab, WITHOUT_CONTRAST))
     tab.context.close()
     return seen
 
@@ -73,42 +72,54 @@ def listen(tab, seen, asked):
     """Keep each error of a page, and whatever it asks for outside the book."""
     inside = (HTML.as_uri() + "/", "data:", "blob:")
 
+    def complain(words):
+        seen.faults["complaint"].append((tab.url, words))
+
     def ask(request):
         if request.url.startswith("file:"):
             asked.add(request.url.partition("?")[0].partition("#")[0])
         if not request.url.startswith(inside):
-            seen.complaints.append((tab.url, f"outside: {request.url}"))
+            complain(f"outside: {request.url}")
 
     def say(message):
         if message.type == "error":
-            seen.complaints.append((tab.url, message.text))
+            complain(message.text)
 
     tab.on("console", say)
-    tab.on("pageerror", lambda error: seen.complaints.append((tab.url, str(error))))
+    tab.on("pageerror", lambda error: complain(str(error)))
     tab.on(
         "requestfailed",
-        lambda request: seen.complaints.append((tab.url, f"failed: {request.url}")),
+        lambda request: complain(f"failed: {request.url}"),
     )
     tab.on("request", ask)
 
 
 def look(tab, page, seen):
     """Look at a page; what a look changes it puts back."""
-    is_chapter = page.parent.name == "notebooks"
-    wide = tab.evaluate(
-        "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-    )
-    if wide > 0:
-        seen.sideways.append((page.name, wide))
-    seen.weak += weak_words(tab, page)  # before anything is opened, or the page scrolled
-    if is_chapter:
+    if tab.evaluate(SIDEWAYS) > 0:
+        seen.note("sideways", page, ["the page"])
+    seen.note("weak", page, weak_words(tab))  # before anything is opened, or the page scrolled
+    if page.parent.name == "notebooks":
         seen.n_figures += tab.locator("a.heart-figure > svg").count()
-        seen.too_wide += [(page.name, fault) for fault in tab.evaluate(TOO_WIDE)]
-        seen.cut += [(page.name, fault) for fault in tab.evaluate(CUT)]
+        seen.note("too wide", page, tab.evaluate(TOO_WIDE))
+        seen.note("cut", page, tab.evaluate(CUT))
         seen.n_solutions[page.name], closed = open_solutions(tab)
-        seen.closed += [(page.name, place) for place in closed]
-    seen.hard += [(page.name, fault) for fault in tab.evaluate(HARD_TO_READ, [9, 0.3])]
+        seen.note("closed", page, closed)
+        seen.note("lost", page, lost_on_paper(tab))
+    seen.note("hard", page, tab.evaluate(HARD_TO_READ, [9, 0.3]))
 
+
+def lost_on_paper(tab):
+    """List the figures that are not printed: what a reader asks on the screen is a still picture."""
+    tab.emulate_media(media="print")
+    lost = tab.evaluate(LOST)
+    tab.emulate_media(media="screen")
+    return lost
+
+
+SIDEWAYS = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+LOST = """() => [...document.querySelectorAll("a.heart-figure")]
+  .filter((link) => link.getBoundingClientRect().height < 20).map((link) => link.closest("figure")?.id)"""
 
 UNTIL_IDLE = "() => new Promise((done) => requestIdleCallback(() => requestIdleCallback(done)))"
 
@@ -209,7 +220,7 @@ WEAK = """() => {
 SCHEMES = ("light", "dark")
 
 
-def weak_words(tab, page):
+def weak_words(tab):
     """List colours of words that are hard to read, in both schemes, by the theme's switch: no page
     is loaded twice."""
     tab.add_style_tag(
@@ -219,8 +230,8 @@ def weak_words(tab, page):
     for scheme in SCHEMES:
         tab.evaluate("(scheme) => { document.documentElement.dataset.theme = scheme; }", scheme)
         n_read, weak = tab.evaluate(WEAK)
-        assert n_read > 3, page
-        faults += [(page.name, scheme, *pair) for pair in weak]
+        assert n_read > 3, tab.url
+        faults += [(scheme, *pair) for pair in weak]
     tab.evaluate("(scheme) => { document.documentElement.dataset.theme = scheme; }", before)
     return faults
 
@@ -246,7 +257,7 @@ def axe():
     return (importlib.resources.files("axe_playwright_python") / "axe.min.js").read_text("utf-8")
 
 
-def grave_faults(tab, page, rules):
+def grave_faults(tab, rules):
     """List what axe-core calls serious or critical on a page, by rule; the page is cut short."""
     tab.evaluate(THIN)
     tab.evaluate(axe())
@@ -254,7 +265,7 @@ def grave_faults(tab, page, rules):
     options = {"resultTypes": ["violations"], "preload": False} | rules
     found = tab.evaluate("(options) => axe.run(document, options)", options)
     return [
-        (page.name, fault["id"], node["html"][:200])
+        (fault["id"], node["html"][:200])
         for fault in found["violations"]
         if fault["impact"] in GRAVE
         for node in fault["nodes"]

@@ -51,3 +51,12 @@ def test_limits_are_not_in_the_index(search):
     assert '"Summary":' in index
     chapters = {hit.split("#")[0] for hit in search("crisis") if "/notebooks/" in hit}
     assert len(chapters) <= 3  # with other crises than these
+
+
+def test_chapters_are_found_before_functions_and_words_of_the_glossary(search):
+    found = search("strengths")
+    functions = [place for place, link in enumerate(found) if "book/api" in link]
+    others = [place for place, link in enumerate(found) if "book/api" not in link]
+    assert functions
+    assert max(others) < min(functions)
+    assert [link for link in search("responder") if "glossary.html" in link]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import nbval.kernel
 import pytest
+from small_project import cell, write_notebook
 
 from heart_utils.runs import find_root
 from tools.kernels import FileKernel, pytest_configure
@@ -68,12 +69,7 @@ print(fork.poll())
 
 @pytest.mark.parametrize(
     ("ended", "libraries"),
-    [
-        ("now", "one"),
-        ("asked", "one"),
-        ("killed", "one"),
-        pytest.param("now", "all", marks=pytest.mark.slow),
-    ],
+    [("asked", "one"), ("killed", "one"), pytest.param("now", "all", marks=pytest.mark.slow)],
 )
 def test_a_forked_kernel_finds_libraries_imported_stands_in_its_folder_and_can_be_ended(
     tmp_path, ended, libraries
@@ -107,29 +103,14 @@ SPOILT = {"same": ("", ""), "table": ("<td>12<", "<td>13<"), "number": ("0.33333
 
 @pytest.mark.slow
 def test_a_notebook_must_show_once_more_what_it_showed_but_for_addresses_and_last_digits(tmp_path):
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    result = {"output_type": "execute_result", "execution_count": 1, "metadata": {}}
     for name, spoilt in SPOILT.items():
-        cells = [
-            {
-                "cell_type": "code",
-                "source": source,
-                "metadata": {},
-                "execution_count": 1,
-                "outputs": [
-                    {
-                        "output_type": "execute_result",
-                        "execution_count": 1,
-                        "metadata": {},
-                        "data": json.loads(json.dumps(data).replace(*spoilt)),
-                    }
-                    for data in shown
-                ],
-            }
-            for source, shown in CELLS.items()
-        ]
-        (tmp_path / f"{name}.ipynb").write_text(
-            json.dumps({"nbformat": 4, "nbformat_minor": 4, "metadata": kernel, "cells": cells})
-        )
+        cells = []
+        for source, shown in CELLS.items():
+            data = [json.loads(json.dumps(one).replace(*spoilt)) for one in shown]
+            outputs = [result | {"data": one} for one in data]
+            cells.append(cell(source) | {"execution_count": 1, "outputs": outputs})
+        write_notebook(tmp_path / f"{name}.ipynb", *cells)
     options = [
         "-q",
         "-p",

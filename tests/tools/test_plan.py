@@ -94,31 +94,36 @@ def test_the_chapter_that_wrote_a_table_runs_again_when_somebody_removed_it(two)
     assert [copy.exists() for copy in copies] == [False, True]
 
 
-def stamps_changed(two, file, text):
-    """Plan, write a file, plan again; name the stamps that differ."""
-    plan = read_plan(two.root, "sample")
-    names = (
-        "code.stamp",
-        "code/sample/01_first.stamp",
-        "code/sample/02_second.stamp",
-        "data.stamp",
-    )
-    write_plan(two.root, plan)
-    before = {name: (two.root / "build" / name).read_bytes() for name in names}
-    (two.root / file).write_text(text)
-    write_plan(two.root, plan)
-    return [name for name in names if (two.root / "build" / name).read_bytes() != before[name]]
+FIRST, SECOND = "code/sample/01_first.stamp", "code/sample/02_second.stamp"
+STAMPS = ("code.stamp", FIRST, SECOND, "data.stamp")
+DOOR, BOARD = "from heart_utils import open_run", "import heart_utils.report.leaderboard"
 
 
-@pytest.fixture
-def reaching(two):
-    """The first chapter imports the runs by the package's front door, the second a module that
-    imports nothing of them."""
-    two.write_chapter(
-        "01_first", cell(PARAMETERS, tags=["parameters"]), cell("from heart_utils import open_run")
-    )
+@pytest.mark.parametrize(
+    ("file", "imported", "changed"),
+    [
+        ("data/more.csv", DOOR, ["data.stamp"]),
+        ("data/simulated/more.parquet", DOOR, []),  # chapters draw the same without these tables
+        ("data/make/official.py", DOOR, []),
+        ("heart_utils/runs.py", DOOR, ["code.stamp", FIRST]),
+        ("heart_utils/tables.py", DOOR, ["code.stamp", FIRST, SECOND]),  # through another
+        ("heart_utils/report/commands.py", DOOR, ["code.stamp"]),  # which no chapter reaches
+        ("heart_utils/__init__.py", DOOR, ["code.stamp", FIRST, SECOND]),
+        ("heart_utils/report/pages/leaderboard_weights.css", BOARD, ["code.stamp", FIRST]),
+    ],
+)
+def test_a_change_runs_the_chapters_that_reach_it(two, file, imported, changed):
+    """The first chapter imports as told, the second a module that imports nothing of runs."""
+    two.write_chapter("01_first", cell(PARAMETERS, tags=["parameters"]), cell(imported))
     two.write_chapter("02_second", cell("import heart_utils.tables"))
-    return two
+    plan = read_plan(two.root, "sample")
+    write_plan(two.root, plan)
+    before = {name: (two.root / "build" / name).read_bytes() for name in STAMPS}
+    (two.root / file).parent.mkdir(exist_ok=True)
+    (two.root / file).write_text("# another")
+    write_plan(two.root, plan)
+    after = {name: (two.root / "build" / name).read_bytes() for name in STAMPS}
+    assert [name for name in STAMPS if after[name] != before[name]] == changed
 
 
 def test_the_executed_copy_of_a_chapter_that_is_gone_goes_too(two):
@@ -134,52 +139,6 @@ def test_the_executed_copy_of_a_chapter_that_is_gone_goes_too(two):
     assert [copy.exists() for copy in copies] == [True, False]
 
 
-def test_a_change_of_the_data_runs_everything(two):
-    assert stamps_changed(two, "data/more.csv", "a,b\n") == ["data.stamp"]
-
-
-def test_tables_of_simulations_run_nothing_since_chapters_draw_the_same_without_them(two):
-    (two.root / "data" / "simulated").mkdir(exist_ok=True)
-    assert stamps_changed(two, "data/simulated/more.parquet", "") == []
-
-
-def test_a_change_of_a_module_runs_the_chapters_that_import_it(reaching):
-    assert stamps_changed(reaching, "heart_utils/runs.py", "# another") == [
-        "code.stamp",
-        "code/sample/01_first.stamp",
-    ]
-
-
-def test_a_change_of_a_module_runs_the_chapters_that_reach_it_through_another(reaching):
-    changed = stamps_changed(reaching, "heart_utils/tables.py", "# another")
-    assert changed == ["code.stamp", "code/sample/01_first.stamp", "code/sample/02_second.stamp"]
-
-
-def test_a_change_of_a_module_that_no_chapter_reaches_runs_none(reaching):
-    assert stamps_changed(reaching, "heart_utils/report/commands.py", "# another") == ["code.stamp"]
-
-
-def test_a_change_of_a_page_runs_the_chapters_that_fill_it(two):
-    two.write_chapter(
-        "01_first",
-        cell(PARAMETERS, tags=["parameters"]),
-        cell("import heart_utils.report.leaderboard"),
-    )
-    changed = stamps_changed(
-        two, "heart_utils/report/pages/leaderboard_weights.css", "p { margin: 0 }"
-    )
-    assert changed == ["code.stamp", "code/sample/01_first.stamp"]
-
-
-def test_a_change_of_the_package_itself_runs_whoever_imports_from_it(reaching):
-    changed = stamps_changed(reaching, "heart_utils/__init__.py", "# another")
-    assert changed == ["code.stamp", "code/sample/01_first.stamp", "code/sample/02_second.stamp"]
-
-
-def test_what_derives_the_data_runs_no_chapter(reaching):
-    assert stamps_changed(reaching, "data/make/official.py", "# another") == []
-
-
 def test_a_file_that_is_only_touched_changes_no_stamp(two):
     plan = read_plan(two.root, "sample")
     write_plan(two.root, plan)
@@ -193,9 +152,9 @@ def test_a_file_that_is_only_touched_changes_no_stamp(two):
 
 def test_values_for_all_reach_only_the_notebooks_that_declare_them(two):
     two.write_chapter("02_second", cell('run = "sample"', tags=["parameters"]))
-    two.write_parameters(TWO + "all: {seed: 7}\n")
+    two.write_parameters(TWO + "all: {seed: 7}\n01_first: {ci_level: 1}\n")
     assert read_plan(two.root, "sample").parameters == {
-        "01_first": {"run": "sample", "seed": 7},
+        "01_first": {"run": "sample", "seed": 7, "ci_level": 1},  # a whole number for a fraction
         "02_second": {"run": "sample"},
     }
 
@@ -208,38 +167,28 @@ def test_a_run_that_lists_no_chapters_has_those_of_the_sample_and_its_own_recipe
     assert plan.recipe == {"histories": "heart"}
 
 
-def test_a_run_without_a_dimension_overall_has_the_first_of_its_own(two):
-    two.write_chapter(
-        "01_first", cell('run = "sample"\ndimension = "overall"', tags=["parameters"])
-    )
-
-    def chosen(run="mine"):
-        return read_plan(two.root, run).parameters["01_first"].get("dimension")
-
-    two.write_parameters(
-        "chapters: [01_first]\ncollect: {protocols: {heart: [attunement, resonance]}}\n", run="mine"
-    )
-    assert chosen() == "attunement"
-    two.write_parameters("chapters: [01_first]\ncollect: {protocols: {heart: null}}\n", run="mine")
-    assert chosen() is None  # all of HEART's, overall among them
-    two.write_parameters(
-        "chapters: [01_first]\nall: {dimension: resonance}\ncollect: {protocols: {heart:"
-        " [attunement]}}\n",
-        run="mine",
-    )
-    assert chosen() == "resonance"
-    two.write_parameters("chapters: [01_first]\n", run="votes")
-    assert chosen("votes") is None
-    (two.root / "runs" / "votes").mkdir(parents=True)
-    pd.DataFrame({"dimension": ["warmth", "tact"]}).to_parquet(
-        two.root / "runs" / "votes" / "verdicts.parquet"
-    )
-    assert chosen("votes") == "warmth"
+HEART = "collect: {protocols: {heart: "
 
 
-def test_a_whole_number_may_stand_for_a_fraction(two):
-    two.write_parameters(TWO + "01_first: {ci_level: 1}\n")
-    assert read_plan(two.root, "sample").parameters["01_first"]["ci_level"] == 1
+@pytest.mark.parametrize(
+    ("text", "written", "chosen"),
+    [
+        (f"{HEART}[attunement, resonance]}}}}", [], "attunement"),
+        (f"{HEART}null}}}}", [], None),  # all of HEART's, overall among them
+        (f"all: {{dimension: resonance}}\n{HEART}[attunement]}}}}", [], "resonance"),
+        ("", [], None),
+        ("", ["warmth", "tact"], "warmth"),
+    ],
+)
+def test_a_run_without_a_dimension_overall_has_the_first_of_its_own(two, text, written, chosen):
+    parameters = cell('run = "sample"\ndimension = "overall"', tags=["parameters"])
+    two.write_chapter("01_first", parameters)
+    two.write_parameters(f"chapters: [01_first]\n{text}\n", run="mine")
+    if written:
+        (two.root / "runs" / "mine").mkdir(parents=True)
+        verdicts = two.root / "runs" / "mine" / "verdicts.parquet"
+        pd.DataFrame({"dimension": written}).to_parquet(verdicts)
+    assert read_plan(two.root, "mine").parameters["01_first"].get("dimension") == chosen
 
 
 @pytest.mark.parametrize(
@@ -328,30 +277,20 @@ def test_a_notebook_of_another_shape_is_refused(project, cells, said):
 
 
 def test_a_run_without_votes_is_refused_before_anything_runs_with_both_ways_to_fill_it(two):
-    two.write_chapter(
-        "02_second",
-        cell(PARAMETERS, tags=["parameters"]),
-        cell('from heart_utils.runs import open_run\nopen_run(run).read("verdicts")'),
-    )
-    plan = read_plan(two.root, "sample")
-    empty = replace(plan, run="mine")
+    second = cell('from heart_utils.runs import open_run\nopen_run(run).read("verdicts")')
+    two.write_chapter("02_second", cell(PARAMETERS, tags=["parameters"]), second)
+    empty = replace(read_plan(two.root, "sample"), run="mine")
+    folder = two.root / "runs" / "mine"
     with pytest.raises(PlanError) as caught:
         refuse_empty_run(two.root, empty)
-    folder = two.root / "runs" / "mine"
-    assert (
-        f"02_second needs votes, and the run 'mine' has none: {folder} has no verdicts.parquet"
-        in str(caught.value)
-    )
-    assert f"open_run('{folder}').write('verdicts', load_verdicts('votes.csv'))" in str(
-        caught.value
-    )
-    assert "make collect RUN=mine" in str(caught.value)
+    for said in (
+        f"02_second needs votes, and the run 'mine' has none: {folder} has no verdicts.parquet",
+        f"open_run('{folder}').write('verdicts', load_verdicts('votes.csv'))",
+        "make collect RUN=mine",
+    ):
+        assert said in str(caught.value)
+    chapters = [replace(empty.chapters[0], reads=("verdicts",), writes=("verdicts",))]
+    refuse_empty_run(two.root, replace(empty, chapters=chapters))  # they write votes themselves
     folder.mkdir(parents=True)
     (folder / "verdicts.parquet").touch()
     refuse_empty_run(two.root, empty)
-
-
-def test_a_run_whose_chapters_write_the_votes_themselves_is_not_refused(two):
-    plan = read_plan(two.root, "sample")
-    chapters = [replace(plan.chapters[0], reads=("verdicts",), writes=("verdicts",))]
-    refuse_empty_run(two.root, replace(plan, run="mine", chapters=chapters))
