@@ -473,12 +473,6 @@ async def retrieve(request):
     return web.json_response(batch)
 
 
-async def cancel(request):
-    batch = request.app[PROVIDER].batches[request.match_info["name"]]
-    batch["status"] = "cancelled"
-    return web.json_response(batch)
-
-
 def finish_batch(provider, name, *, fail=(), expire=(), refuse=(), stop=()):
     """Answer a batch: lines in `fail` get an error, in `expire` none, in `refuse` a refusal, in
     `stop` the filter's 400."""
@@ -549,7 +543,6 @@ def application(provider):
     app.router.add_post("/v1/batches", submit)
     app.router.add_get("/v1/batches", list_batches)
     app.router.add_get("/v1/batches/{name}", retrieve)
-    app.router.add_post("/v1/batches/{name}/cancel", cancel)
     app.router.add_get("/statistics", statistics)
     app.router.add_get("/outage", outage)
     return app

@@ -2,7 +2,6 @@
 tests)."""
 
 import hashlib
-import json
 import os
 import stat
 import sys
@@ -33,33 +32,21 @@ def weights(monkeypatch, tmp_path):
     return file
 
 
-def test_the_identity_is_the_weights_and_no_address():
-    assert json.loads(local_model().identity) == {
-        "model": "openai/SmolLM2-135M-Instruct-Q4_1",
-        "checksum": local.CHECKSUM,
-    }
-
-
-def test_without_the_server_it_is_said_how_to_install_it(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(NotInstalledError, match="xllamacpp.*--no-deps -r requirements/model.txt"):
-        local._weights()
-
-
-def test_without_the_weights_it_is_said_how_to_install_them(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
-    monkeypatch.setattr(local, "PACKAGE", "no-such-package-here")
-    with pytest.raises(NotInstalledError, match="no-such-package-here.*--no-deps"):
-        local._weights()
-
-
-def test_weights_are_taken_if_they_are_there_and_are_those_that_are_known(weights):
+def test_weights_are_taken_if_they_are_there_and_are_those_that_are_known(weights, monkeypatch):
     assert local._weights() == weights
     weights.write_bytes(b"other weights")
     with pytest.raises(ModelError, match="another model would answer under this name"):
         local._weights()
     weights.unlink()
     with pytest.raises(NotInstalledError, match="installed without its weights"):
+        local._weights()
+    monkeypatch.undo()
+    monkeypatch.setattr(local, "PACKAGE", "no-such-package-here")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    with pytest.raises(NotInstalledError, match="no-such-package-here.*--no-deps"):
+        local._weights()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(NotInstalledError, match="xllamacpp.*--no-deps -r requirements/model.txt"):
         local._weights()
 
 
@@ -92,6 +79,7 @@ def test_a_second_server_says_after_a_second_that_it_waits_and_gives_up_after_ha
 
 
 def test_a_server_starts_once_another_one_has_ended(lock, monkeypatch, capsys):
+    """Also one that another user of the machine began."""
     first = FileLock(lock, thread_local=False)  # the timer lets go of it
     first.acquire()
     threading.Timer(1.2, first.release).start()
@@ -101,18 +89,11 @@ def test_a_server_starts_once_another_one_has_ended(lock, monkeypatch, capsys):
     with serve_local() as address:
         assert address == "http://127.0.0.1:1/v1"
     assert "waiting for it" in capsys.readouterr().err
-
-
-def test_another_user_of_the_machine_may_wait_at_the_same_lock(lock, monkeypatch):
-    monkeypatch.setattr(
-        local, "_start", lambda weights: SimpleNamespace(listening_address="http://127.0.0.1:1")
-    )
+    lock.unlink()
     mask = os.umask(0)
-    try:
-        with serve_local():
-            assert stat.S_IMODE(lock.stat().st_mode) == 0o666
-    finally:
+    with serve_local():
         os.umask(mask)
+        assert stat.S_IMODE(lock.stat().st_mode) == 0o666
 
 
 @pytest.mark.parametrize(("cores", "threads"), [(None, 1), (1, 1), (2, 2), (64, 2)])

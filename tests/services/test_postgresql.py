@@ -13,7 +13,7 @@ from heart_collect.calls.ledger import open_ledger
 pytestmark = pytest.mark.services
 
 SQLITE_ALONE = {
-    "test_a_check_finds_a_row_that_is_doubled",
+    "test_a_check_finds_rows_that_are_damaged_or_doubled_and_none_in_a_sound_ledger",
     "test_every_bit_that_turns_over_in_a_stored_answer_is_seen",
     "test_a_call_takes_little_room",
     "test_a_full_disk_is_said_and_what_was_recorded_stands",
