@@ -1,11 +1,17 @@
-"""A small study of conversations for the tests: two responders, two seekers, one judge, all one provider."""
+"""Projects of their own for tests that collect, and a small study of conversations: two responders,
+two seekers, one judge, all one provider."""
 
+import io
 import json
 import re
+import shutil
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 
+import pytest
 import yaml
-from server import take_turn
+from server import Provider, serving, take_turn
 
+from heart_collect.collect import main
 from heart_utils.runs import find_root
 
 PAID = {"price_prompt": 1, "price_completion": 2, "max_concurrency": 4}
@@ -35,19 +41,19 @@ def settings(address, **changes):
     }
 
 
-def lay_out(folder, address, monkeypatch):
+def lay_out(folder, address, monkeypatch, settings=settings):
     """Make a project of its own with a run `mine`; return what writes its settings again."""
     (folder / "heart_utils").mkdir()
     for name in ("pyproject.toml", "heart_utils/runs.py"):
         (folder / name).write_bytes((find_root() / name).read_bytes())
     (folder / "data").symlink_to(find_root() / "data")
     (folder / "params").mkdir()
-    write = enter(folder, address, monkeypatch)
+    write = enter(folder, address, monkeypatch, settings)
     write()
     return write
 
 
-def enter(folder, address, monkeypatch):
+def enter(folder, address, monkeypatch, settings=settings):
     """Work in such a project; return what writes its settings."""
     monkeypatch.setenv("HEART_ROOT", str(folder))
     monkeypatch.delenv("HEART_LEDGER", raising=False)
@@ -58,6 +64,25 @@ def enter(folder, address, monkeypatch):
         (folder / "params" / "mine.yaml").write_text(yaml.safe_dump(said))
 
     return write
+
+
+@contextmanager
+def collected_once(folder, *arguments, settings=settings, changes=None, **provider):
+    """Collect the run `mine` of a new project; give its provider and all that was printed."""
+    said = io.StringIO()
+    at = Provider(**{"answer": speak, "piece_s": 0.0, **provider})
+    with pytest.MonkeyPatch.context() as patch, serving(at):
+        lay_out(folder, at.address, patch, settings)(**changes or {})
+        with redirect_stdout(said), redirect_stderr(said):
+            assert main(["mine", "--quiet", "--yes", *arguments]) == 0
+        patch.undo()
+        yield at, said.getvalue()
+
+
+def copied(folder, to, address, monkeypatch, settings=settings):
+    """Work in a copy of a collected project; return what writes its settings."""
+    shutil.copytree(folder, to, symlinks=True)
+    return enter(to, address, monkeypatch, settings)
 
 
 def shown(body):

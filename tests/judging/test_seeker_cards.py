@@ -1,19 +1,13 @@
 """Report cards of a run's simulated seekers: who scores what, and what a leaderboard says of it."""
 
-import contextlib
-import io
 import json
 import re
 
 import pandas as pd
 import pytest
-from conversation_case import lay_out, shown, speak
-from server import Provider, serving
+from conversation_case import collected_once, shown, speak
 
-from heart_collect.collect import main
 from heart_collect.judging.design import PROBES
-from heart_collect.judging.prompts import load_protocol
-from heart_collect.judging.recipe import RecipeError, read_recipe
 from heart_utils import (
     check_seekers,
     code_by_words,
@@ -66,21 +60,18 @@ def react(*, liked="word m"):
 def study(tmp_path_factory):
     """Collect the study once, for all tests of it."""
     folder = tmp_path_factory.mktemp("study")
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        serving(Provider(answer=react(), piece_s=0.0)) as at,
-    ):
-        write = lay_out(folder, at.address, patch)
-        write(**STUDY)
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said):
-            assert main(["mine", "--quiet", "--yes"]) == 0
-        yield open_run("mine"), at.requests, said.getvalue()
+    with collected_once(folder, changes=STUDY, answer=react()) as (provider, said):
+        yield open_run(folder / "runs" / "mine"), provider.requests, said
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def run(study):
     return study[0]
+
+
+@pytest.fixture(scope="module")
+def cards(run):
+    return check_seekers(run)
 
 
 def test_a_seeker_scores_its_own_conversations_and_nobody_elses(study):
@@ -99,8 +90,7 @@ def test_a_seeker_scores_its_own_conversations_and_nobody_elses(study):
         assert words <= {"m", "n", body["model"]}
 
 
-def test_the_card_of_a_run_says_what_was_checked_and_what_is_missing(run):
-    cards = check_seekers(run)
+def test_the_card_of_a_run_says_what_was_checked_and_what_is_missing(cards):
     of_s = cards[cards["seeker"] == "s"].set_index(["check", "of"])
     probes = of_s.loc["probe loses"]
     assert probes["outcome"].to_dict() == dict.fromkeys(STUDY["probes"], "passed")
@@ -139,7 +129,7 @@ def test_a_seeker_that_likes_silence_fails_by_it(run, tmp_path):
     assert card["reasons"].startswith("failed: probe loses (silence)")
 
 
-def test_a_leaderboard_of_conversations_without_a_card_says_so_loudly(run, tmp_path):
+def test_a_leaderboard_of_conversations_without_a_card_says_so_loudly(run, cards, tmp_path):
     verdicts = combine_orders(run.read("verdicts"))
     ratings = fit_ratings(verdicts, dimension="overall", n_resamples=50)
     with pytest.warns(UserWarning, match="no report card was made of the seekers"):
@@ -147,7 +137,6 @@ def test_a_leaderboard_of_conversations_without_a_card_says_so_loudly(run, tmp_p
     for ending in ("html", "tex"):
         page = (tmp_path / "without" / f"leaderboard.{ending}").read_text()
         assert "Seekers not checked: no report card" in page
-    cards = check_seekers(run)
     good = cards.assign(outcome="passed")
     write_leaderboard(ratings, tmp_path / "with", cards=good)
     page = (tmp_path / "with" / "leaderboard.html").read_text()
@@ -222,13 +211,6 @@ def test_another_history_answers_somebody_else_each_time():
     more = [*turns, {"speaker": "supporter", "text": one}, {"speaker": "seeker", "text": "What?"}]
     assert one == PROBES["other-history"](turns)
     assert one != PROBES["other-history"](more)
-
-
-def test_seekers_are_asked_about_whole_conversations_only(project):
-    project(unit="reply", seekers=[], exchanges=None, protocols={"conversation-seeker": None})
-    with pytest.raises(RecipeError, match="conversation-seeker asks simulated seekers, and there"):
-        read_recipe("mine")
-    assert load_protocol("conversation-seeker").raters == "seekers"
 
 
 @pytest.mark.mirror
