@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judging_case import JUDGE
 
-from heart_collect.calls.ledger import open_ledger
 from heart_collect.judging.judge import Question
 from heart_collect.judging.prompts import (
     CODE_LETTERS,
@@ -23,7 +22,6 @@ from heart_collect.judging.prompts import (
     load_rubric,
     prompt_hash,
 )
-from heart_collect.judging.recipe import read_recipe
 from heart_utils.runs import find_root
 from heart_utils.sources.heart import Code
 
@@ -281,22 +279,6 @@ def test_an_answer_has_more_room_the_more_is_asked():
         LabelsTemplate(labels),
     )
     assert [room(one) for one in asked] == [440, 680, 92]
-
-
-def test_the_recorded_calls_of_the_sample_answer_all_that_its_recipe_asks_and_nothing_else():
-    """A word, an option or an order that changes asks for another call: who has recorded calls pays
-    for them once more."""
-    recipe = read_recipe("sample")
-    ledger = open_ledger("sqlite://", seed_file=find_root() / recipe.recorded)
-    how = {"ledger": ledger, "mode": "replay"}
-    histories = recipe.choose_histories()
-    replies = recipe.answer(histories, **how)
-    comparisons = recipe.pair(replies)
-    for step in ("verdicts", "again"):
-        recipe.ask(step, histories, replies, comparisons, **how)
-    recipe.ask("codes", histories, replies, **how)
-    recipe.ask("probes", **how)
-    assert len(ledger.used) == sum(ledger.counts().values())
 
 
 def test_ties_may_be_called_in_our_protocol_and_not_in_the_released_one():

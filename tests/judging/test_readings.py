@@ -1,8 +1,11 @@
 """What an answer says, by hand: each case an answer and its reading. No model is asked."""
 
 import json
+import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from heart_collect.calls.models import Call
 from heart_collect.judging.prompts import PromptTemplate, load_protocol, load_rubric
@@ -42,6 +45,8 @@ def test_a_call_that_failed_has_its_own_state_on_every_dimension(status):
     asked = form(dimensions=("overall", "attunement"))
     assert read(said(), asked, status=status) == ([Reading(status)] * 2, None)
     assert one(said(), status="truncated") == (VALID, None)
+    labels = read_labels(Call("c", status, text='{"advice": true}'), ["advice"])
+    assert labels == ([Reading(status)], None)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +69,12 @@ def test_a_call_that_failed_has_its_own_state_on_every_dimension(status):
         (2, ("unparsed", None, None)),
         (True, ("unparsed", None, None)),
         (["K482"], ("unparsed", None, None)),
+        ("none", ("abstained", None, None)),
+        ("Cannot judge", ("abstained", None, None)),
+        *(
+            (words, ("unparsed", None, None))
+            for words in ("both bad", "K482 over T905", "first", "A", "draw", "a tie, nearly")
+        ),
     ],
 )
 def test_a_winner_is_one_of_the_words_asked_for(winner, reading):
@@ -80,7 +91,7 @@ def test_a_winner_is_one_of_the_words_asked_for(winner, reading):
         *((n, float(n)) for n in range(1, 6)),
         (0, None), (6, None), (-1, None), (2.0, 2.0), (2.5, None), ("4", 4.0), (" 4 ", 4.0), ("4.0", 4.0), ("4.5", None),
         ("4/5", 4.0), ("4 / 5", 4.0), ("4/6", None), ("40", None), ("6", None), ("0", None), ("four", None), (True, None),
-        (False, None), (None, None), ([2], None), ({}, None),
+        (False, None), (None, None), (math.nan, None), ([2], None), ({}, None),
     ],
 )  # fmt: skip
 def test_a_margin_is_a_whole_number_from_one_to_five_and_nothing_else(margin, read_as):
@@ -128,6 +139,7 @@ def test_a_score_of_a_reply_alone_is_a_whole_number_from_one_to_five(cells, scor
         ("T905++++++", "second", None),  # six are more than there are
         ("T905", "second", None),
         (" 'T905'++. ", "second", 2.0),
+        ("*K482* +++++", "first", 5.0),
     ],
 )
 def test_plus_signs_say_how_clearly(text, winner, margin):
@@ -140,12 +152,39 @@ def test_plus_signs_say_how_clearly(text, winner, margin):
     assert fault is None
 
 
-def test_a_protocol_without_ties_knows_no_tie():
+@pytest.mark.parametrize("said", ["tie", "K482++ T905+", "neither", "both+", "+++ K482 +++"])
+def test_a_forced_choice_that_names_no_winner_is_unparsed_and_a_tie_is_none(said):
+    """The released script takes the first name and every plus sign that it finds, for all
+    scales."""
     asked = form("heart-release", None)
-    readings, fault = read(json.dumps({d.name: "tie" for d in asked.dimensions}), asked)
+    names = [dimension.name for dimension in asked.dimensions]
+    readings, fault = read(json.dumps(dict.fromkeys(names, said)), asked)
     assert {reading.state for reading in readings} == {"unparsed"}
-    assert fault.count("expected one of K482, T905") == len(asked.dimensions)
+    assert fault.count("expected one of K482, T905") == len(names)
     assert "T905, tie" not in fault
+
+
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from(["K482", "tie", "overall"])
+)
+KEYS = st.sampled_from(["overall", "winner", "margin", "verdicts"])
+
+
+@given(
+    st.recursive(
+        LEAVES,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+        max_leaves=8,
+    )
+)
+def test_any_json_gives_one_reading_with_a_winner_only_where_valid(content):
+    reading, fault = one(json.dumps(content))
+    assert (reading.winner is not None) == (reading.state == "valid")
+    assert (fault is not None) == (reading.state == "unparsed")
 
 
 WRAPPERS = (
@@ -201,6 +240,10 @@ def test_an_answer_is_found_in_its_wrapping(text):
         "{" * 3000,
         "[" * 100_000,
         json.dumps({"outer": INNER}),
+        '{"a":' * 3_000,
+        "9" * 5_000,
+        '{"overall": ' + "9" * 5_000 + "}",
+        "\x00",
         '{"overall": ',
     ],
 )
@@ -426,7 +469,9 @@ def test_a_dimension_that_is_missing_spoils_no_other_where_a_judge_wrote_the_nam
         ("As an AI, I am unable to properly assess this.", "refused"),
         ("I must decline to compare them.", "refused"),
         ("T905 says: I can't help with that.", "unparsed"),
+        ("I cannot help with this request.", "refused"),
         ("I can't wait to see it.", "unparsed"),
+        ("I'm sorry for the seeker. T905 is warmer.", "unparsed"),
         ("I think both are warm. I cannot judge.", "unparsed"),
     ],
 )
