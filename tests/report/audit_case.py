@@ -158,12 +158,7 @@ def two_raters(rng, n_dialogues):
 
 def asked_again(rng, n_dialogues):
     """The judges were asked again later, and most answers are the same."""
-    votes = sound_votes(rng, n_dialogues).drop(columns="repeat").assign(date="2026-01-01")
-    again = votes[votes["rater_kind"].eq("model")].assign(date="2026-03-01")
-    both = pd.concat([votes, again], ignore_index=True)
-    by_chance = pd.Series(rng.choice(["a", "b"], len(both)), both.index)
-    slips = both["rater_kind"].eq("model") & (rng.random(len(both)) < 0.05)
-    return both.assign(verdict=both["verdict"].mask(slips, by_chance))
+    return once_more(sound_votes(rng, n_dialogues).drop(columns="repeat"), rng)
 
 
 def joins_late(rng, n_dialogues):
@@ -257,12 +252,9 @@ FAULTS = {
     doubled: "doubled",
     few_dialogues: "dialogues",
     in_safety(few_dialogues): "dialogues",
-    in_safety(mostly_one_dialogue): "dialogues",
     in_safety(one_rater): "carried",
     in_safety(all_ties): "ties",
     in_safety(never_reads): "reading",
-    in_safety(orders_lost): "reading",
     in_safety(names_alone): "names",
     in_safety(drift): "drift",
-    in_safety(doubled): "doubled",
 }
