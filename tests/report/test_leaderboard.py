@@ -40,6 +40,14 @@ def written(ratings, tmp_path_factory):
     return write_leaderboard(ratings, tmp_path_factory.mktemp("written") / "board", title="Who?")
 
 
+DUEL = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b", "a"]})
+
+
+def duel(x="x", y="y"):
+    """Rate two responders after three verdicts, without an interval."""
+    return fit_ratings(DUEL.assign(responder_a=x, responder_b=y), n_resamples=0).table
+
+
 class Cells(HTMLParser):
     """Collect what stands in cells."""
 
@@ -58,51 +66,41 @@ class Cells(HTMLParser):
             self.cells[-1] += data
 
 
-def test_a_full_disk_leaves_the_leaderboard_that_was_there(ratings, tmp_path, monkeypatch):
-    write_leaderboard(ratings, tmp_path)
-    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+def test_a_full_disk_leaves_the_leaderboard_that_was_there(ratings, written, monkeypatch):
+    folder = written[0].parent
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
     with (
         full_disk(monkeypatch, after=6),
         pytest.raises(RunError, match=r"leaderboard-column\.svg could not be written"),
     ):
-        write_leaderboard(ratings[ratings["rater_kind"] == "model"], tmp_path, title="Another")
-    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+        write_leaderboard(ratings[ratings["rater_kind"] == "model"], folder, title="Another")
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
 
 
-def test_without_matplotlib_all_but_the_figures_are_written_and_said(
-    ratings, tmp_path, monkeypatch
-):
-    monkeypatch.setitem(sys.modules, "seaborn", None)
-    with pytest.warns(UserWarning, match="no PDF and no SVG.*pip install matplotlib seaborn"):
-        files = write_leaderboard(ratings, tmp_path)
-    assert [file.suffix for file in files] == [".csv", ".json", ".html", ".tex", ".xlsx"]
+def test_without_matplotlib_and_openpyxl_all_else_is_written_and_said(tmp_path, monkeypatch):
+    for module in ("seaborn", "openpyxl"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.warns(UserWarning, match="is not installed") as said:
+        files = write_leaderboard(duel(), tmp_path)
+    assert [file.suffix for file in files] == [".csv", ".json", ".html", ".tex"]
+    excel, plots = (str(warning.message) for warning in said)
+    assert re.search("no .xlsx: openpyxl is not installed.*pip install openpyxl", excel)
+    assert re.search("no PDF and no SVG.*pip install matplotlib seaborn", plots)
 
 
-def test_without_openpyxl_all_but_the_workbook_is_written_and_said(ratings, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "openpyxl", None)
-    with pytest.warns(
-        UserWarning, match="no .xlsx: openpyxl is not installed.*pip install openpyxl"
-    ):
-        files = write_leaderboard(ratings, tmp_path)
-    assert ".xlsx" not in [file.suffix for file in files]
-
-
-def test_the_workbook_holds_the_rows_of_the_csv(written):
-    files = {file.suffix: file for file in written[:5]}
-    pd.testing.assert_frame_equal(
-        pd.read_excel(files[".xlsx"], engine="calamine"),
-        pd.read_csv(files[".csv"]),
-        check_dtype=False,
-    )
-
-
-def test_csv_and_json_hold_every_row_at_full_precision(ratings, written):
-    csv, as_json, page, *_ = written
+def test_csv_json_and_workbook_hold_every_row_at_full_precision(ratings, written):
+    csv, as_json, page, _, workbook, *_ = written
     table = pd.read_csv(csv)
     np.testing.assert_allclose(table["rating"], ratings["rating"], rtol=1e-12)
-    boards = json.loads(as_json.read_text())["boards"]
-    assert [row["responder"] for row in boards] == ratings["responder"].tolist()
-    assert boards[0]["rating_low"] == pytest.approx(ratings["rating_low"].iloc[0], rel=1e-12)
+    boards = pd.DataFrame(json.loads(as_json.read_text())["boards"])
+    for other in (pd.read_excel(workbook, engine="calamine"), boards):
+        columns = ["responder", "rating", "rating_low"]
+        pd.testing.assert_frame_equal(other[columns], table[columns], check_dtype=False)
+    carried = re.findall(
+        r'download="leaderboard\.(\w+)" href="data:[^"]*;base64,([^"]+)"', page.read_text()
+    )
+    texts = {ending: base64.b64decode(data).decode() for ending, data in carried}
+    assert texts == {"csv": csv.read_text(), "json": as_json.read_text()}
     assert page.read_text().startswith("<!doctype html>")
 
 
@@ -127,18 +125,13 @@ def test_the_page_loads_nothing_and_shows_each_board_best_first(ratings):
 
 def test_boards_of_two_data_sets_that_share_all_else_stay_apart(ratings):
     one = ratings[ratings["dimension"] == ratings["dimension"].iloc[0]]
-    boards = {
-        "Votes & scores": one,
-        "the run mine": one.assign(responder=one["responder"] + "_mine"),
-    }
+    mine = one.assign(responder=one["responder"] + "_mine")
+    boards = {"Votes & scores": one, "the run mine": mine}
     page = leaderboard_html(boards)
     assert page.count("<table") == 2 * leaderboard_html(one).count("<table")
     assert "data <b>Votes &amp; scores</b>" in page
-    rows = leaderboard_rows(boards)
-    assert (
-        rows.groupby("data")["responder"].agg(set).apply(len).eq(one["responder"].nunique()).all()
-    )
-    assert "data" not in leaderboard_rows(one)
+    of_data = leaderboard_rows(boards).groupby("data")["responder"].agg(set)
+    assert of_data.to_dict() == {name: {*board["responder"]} for name, board in boards.items()}
 
 
 def test_a_page_without_intervals_claims_none(ratings):
@@ -148,59 +141,28 @@ def test_a_page_without_intervals_claims_none(ratings):
     assert "Intervals cover no population" in leaderboard_html(ratings.assign(population="none"))
 
 
-def test_the_page_carries_its_own_csv_and_json(written):
-    csv, as_json, page, *_ = written
-    carried = re.findall(
-        r'download="leaderboard\.(\w+)" href="data:[^"]*;base64,([^"]+)"', page.read_text()
-    )
-    texts = {ending: base64.b64decode(data).decode() for ending, data in carried}
-    assert texts == {"csv": csv.read_text(), "json": as_json.read_text()}
-
-
 def test_names_from_outside_are_escaped():
-    table = fit_ratings(
-        pd.DataFrame(
-            {
-                "responder_a": "<script>alert(1)</script>",
-                "responder_b": "b & c",
-                "verdict": ["a", "b", "a"],
-            }
-        )
-    ).table
-    page = leaderboard_html(table, whole_page=False)
+    page = leaderboard_html(duel("<script>alert(1)</script>", "b & c"), whole_page=False)
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "b &amp; c" in page
 
 
-def test_a_name_that_is_a_formula_is_none_in_the_csv_on_the_page_and_beside_it(tmp_path):
-    names = {"x": "=cmd|'/C calc'!A0", "y": "@SUM(1)"}
-    duel = pd.DataFrame(
-        {"responder_a": names["x"], "responder_b": names["y"], "verdict": ["a", "b", "a"]}
-    )
-    ratings = fit_ratings(duel, n_resamples=0).table
-    write_leaderboard(ratings, tmp_path)
-    saved = (tmp_path / "leaderboard.csv").read_text()
+def test_a_name_that_is_a_formula_is_none_in_the_csv():
+    page = leaderboard_html(duel("=cmd|'/C calc'!A0", "@SUM(1)"))
+    [packed] = re.findall(r'href="data:text/csv;charset=utf-8;base64,([^"]+)"', page)
+    saved = base64.b64decode(packed).decode()
     assert "'=cmd" in saved
     assert ",'@SUM(1)," in saved
-    assert not pd.read_csv(tmp_path / "leaderboard.csv")["responder"].str.match("[=@]").any()
-    [packed] = re.findall(
-        r'href="data:text/csv;charset=utf-8;base64,([^"]+)"', leaderboard_html(ratings)
-    )
-    assert base64.b64decode(packed).decode() == saved
 
 
-def test_a_board_without_intervals_has_empty_cells(tmp_path):
-    table = fit_ratings(
-        pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b", "a"]})
-    ).table
-    rows = leaderboard_rows(table)
-    assert rows["rank"].tolist() == ["", ""]
-    assert '<td data-value=""></td>' in leaderboard_html(table)
-    assert (
-        json.loads(write_leaderboard(table, tmp_path)[1].read_text())["boards"][0]["rating_low"]
-        is None
-    )
+def test_a_board_without_intervals_has_empty_cells():
+    table = duel()
+    page = leaderboard_html(table)
+    [packed] = re.findall(r'href="data:application/json;charset=utf-8;base64,([^"]+)"', page)
+    assert leaderboard_rows(table)["rank"].tolist() == ["", ""]
+    assert '<td data-value=""></td>' in page
+    assert json.loads(base64.b64decode(packed))["boards"][0]["rating_low"] is None
 
 
 def test_another_table_is_refused():
@@ -236,40 +198,31 @@ def test_what_a_fit_gave_shows_itself_shortly(fitted):
     assert sorted(drawn) == sorted(fitted.table["responder"])
 
 
-def test_a_fit_without_intervals_shows_itself_too(fitted):
-    duel = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b", "a"]})
-    assert "3 verdicts, no interval" in repr(fit_ratings(duel, n_resamples=0))
+def test_a_fit_without_intervals_shows_itself_too():
+    assert "3 verdicts, no interval" in repr(fit_ratings(DUEL, n_resamples=0))
 
 
 def test_each_figure_takes_what_a_fit_gave_or_its_table(fitted):
+    two = pd.concat([fitted.table.assign(group=name) for name in "xy"])
     assert len(plot_boards({("overall",): fitted}, by="dimension").axes) == 1
-    assert (
-        len(
-            plot_boards(
-                pd.concat([fitted.table.assign(group=name) for name in "xy"]), by="group"
-            ).axes
-        )
-        == 2
-    )
+    assert len(plot_boards(two, by="group").axes) == 2
     assert plot_leaderboard(fitted).get_xlabel() == plot_leaderboard(fitted.table).get_xlabel()
-    assert plot_intervals(fitted, value="rating", label="responder").get_yticklabels()[
-        0
-    ].get_text() in set(fitted.strength.index)
+    drawn = plot_intervals(fitted, value="rating", label="responder").get_yticklabels()
+    assert drawn[0].get_text() in set(fitted.strength.index)
 
 
-def test_a_paper_gets_a_table_that_latex_can_set(fitted, tmp_path):
-    tex = write_leaderboard(fitted, str(tmp_path), title="100 % of #1")[3].read_text()
-    assert all(
-        rule in tex
-        for rule in (r"\toprule", r"\midrule", r"\bottomrule", r"\caption{100 \% of \#1 ")
-    )
-    assert all(name in tex for name in (r"a\_1 \& co", r"b \{50 \%\}", r"c\textbackslash{}d"))
+@pytest.fixture(scope="module")
+def for_a_paper(fitted, tmp_path_factory):
+    return write_leaderboard(fitted, tmp_path_factory.mktemp("fitted"), title="100 % of #1")
+
+
+def test_a_paper_gets_a_table_that_latex_can_set(fitted, for_a_paper):
+    tex = for_a_paper[3].read_text()
+    rules = (r"\toprule", r"\midrule", r"\bottomrule", r"\caption{100 \% of \#1 ")
+    names = (r"a\_1 \& co", r"b \{50 \%\}", r"c\textbackslash{}d")
+    assert all(text in tex for text in rules + names)
     row = fitted.table.iloc[0]
-    above, below = row["rating_high"] - row["rating"], row["rating"] - row["rating_low"]
-    assert (
-        f"${row['rating']:.0f} \\pm {above:.0f}$" in tex
-        or f"^{{+{above:.0f}}}_{{-{below:.0f}}}$" in tex
-    )
+    assert _plus_minus(row["rating"], row["rating_low"], row["rating_high"]) in tex
 
 
 def test_an_interval_is_plus_minus_only_where_both_sides_are_the_same():
@@ -280,20 +233,19 @@ def test_an_interval_is_plus_minus_only_where_both_sides_are_the_same():
 
 
 def test_figures_for_a_paper_hold_truetype_letters_in_two_widths_and_are_the_same_each_time(
-    written, ratings, fitted, tmp_path
+    written, for_a_paper, fitted, tmp_path
 ):
-    for made in (write_leaderboard(fitted, tmp_path / "fitted"), written):
+    for made in (for_a_paper, written):
         files = {file.name: file for file in made}
         for name, inches in (("column", 3.35), ("page", 6.9)):
             pdf = files[f"leaderboard-{name}.pdf"].read_bytes()
+            svg = files[f"leaderboard-{name}.svg"].read_text()
             assert b"/Subtype /Type3" not in pdf
             assert b"/FontFile2" in pdf  # TrueType
-            [width] = re.findall(
-                r'<svg[^>]* width="([\d.]+)pt"', files[f"leaderboard-{name}.svg"].read_text()
-            )
+            [width] = re.findall(r'<svg[^>]* width="([\d.]+)pt"', svg)
             assert float(width) / 72 == pytest.approx(inches, rel=0.06)
-    again = write_leaderboard(ratings, tmp_path / "board", title="Who?")
-    assert [file.read_bytes() for file in again] == [file.read_bytes() for file in written]
+    again = write_leaderboard(fitted, tmp_path / "board", title="100 % of #1")
+    assert [file.read_bytes() for file in again] == [file.read_bytes() for file in for_a_paper]
 
 
 @pytest.mark.parametrize(
