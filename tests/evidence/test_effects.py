@@ -31,14 +31,11 @@ WORDS = {
 }
 
 
-def test_the_share_between_groups_is_pingouins_and_scipys():
+def test_the_share_between_groups_is_pingouins():
     rng = np.random.default_rng(1)
     models, people = rng.integers(2, 8, 40), rng.integers(1, 7, 55)
-    found = share_between(models, people)
-    assert found["win_share"] == pytest.approx(pg.mwu(models, people)["CLES"].iloc[0])
-    assert found["win_share"] == pytest.approx(
-        stats.mannwhitneyu(models, people).statistic / (40 * 55)
-    )
+    expected = pg.mwu(models, people)["CLES"].iloc[0]
+    assert share_between(models, people)["win_share"] == pytest.approx(expected)
 
 
 def test_the_interval_between_groups_ends_at_one_half_where_brunner_and_munzel_reach_their_level():
@@ -46,6 +43,11 @@ def test_the_interval_between_groups_ends_at_one_half_where_brunner_and_munzel_r
     models, people = rng.normal(0.4, 2.0, 30), rng.normal(0.0, 1.0, 50)
     level = 1.0 - float(stats.brunnermunzel(models, people).pvalue)
     assert share_between(models, people, ci_level=level)["ci_low"] == pytest.approx(0.5, abs=1e-9)
+
+
+def ends_of(wins, *clusters, weight=None):
+    found = share_clustered(wins, clusters=clusters or ["post"], weight=weight)
+    return [found[name] for name in ("win_share", "ci_low", "ci_high")]
 
 
 def wilson(share, error, n_clusters):
@@ -68,13 +70,7 @@ def test_one_cluster_a_row_gives_wilsons_interval_of_the_mean_with_a_t_quantile(
 def test_weights_of_counts_are_the_rows_themselves():
     counts = pd.DataFrame({"post": ["p", "q", "r"], "won": [0.25, 0.5, 1.0], "n": [4, 2, 3]})
     rows = pd.DataFrame({"post": list("ppppqqrrr"), "won": [1, 0, 0, 0, 1, 0, 1, 1, 1]})
-    weighted, plain = (
-        share_clustered(counts, clusters=["post"], weight="n"),
-        share_clustered(rows, clusters=["post"]),
-    )
-    assert [weighted[name] for name in ("win_share", "ci_low", "ci_high")] == pytest.approx(
-        [plain[name] for name in ("win_share", "ci_low", "ci_high")]
-    )
+    assert ends_of(counts, weight="n") == pytest.approx(ends_of(rows))
 
 
 def left_out(wins, by):
@@ -93,93 +89,71 @@ def test_two_crossed_clusterings_leave_out_each_post_rater_and_cell():
     wins.loc[:30, "rater"] = 0  # a third by one rater
     lean = rng.normal(0, 0.3, 8)[wins["rater"]] + rng.normal(0, 0.3, 12)[wins["post"]]
     wins["won"] = (rng.random(96) < 0.5 + lean).astype(float)
-    found = share_clustered(wins, clusters=["post", "rater"])
+    found = ends_of(wins, "post", "rater")[1:]
     (post, of_posts), (rater, of_raters) = left_out(wins, "post"), left_out(wins, "rater")
     both = max(post + rater - left_out(wins, ["post", "rater"])[0], post, rater)
     degrees = both**2 / (post**2 / of_posts + rater**2 / of_raters)
     ends = wilson(wins["won"].mean(), np.sqrt(both), degrees + 1)
-    assert (found["ci_low"], found["ci_high"]) == pytest.approx(ends)
+    assert found == pytest.approx(ends)
 
 
-@pytest.mark.parametrize(
-    ("n_posts", "loads", "rater_sd"),
-    [
-        (110, 0.8 ** np.arange(20), 0.7),  # the first of 20 raters gave 20 %
-        (110, 0.6 ** np.arange(20), 0.7),  # 40 %
-        (21, np.ones(4), 1.0),
-    ],
-)
-def test_intervals_over_posts_and_raters_of_unequal_load_hold_the_true_share(
-    n_posts, loads, rater_sd
-):
-    """With one degree of freedom less than raters, 90, 83 and 98 % did."""
-    rng, n_studies = np.random.default_rng(len(loads)), 300
-    lean = rng.normal(0.5, np.hypot(0.7, rater_sd), 200_000)
-    true, held = (1 / (1 + np.exp(-lean))).mean(), 0
-    for _ in range(n_studies):
-        wins = pd.DataFrame({"post": np.repeat(range(n_posts), 4 if n_posts > 50 else 10)})
-        wins["rater"] = rng.choice(len(loads), len(wins), p=loads / loads.sum())
-        odds = 0.5 + rng.normal(0, 0.7, n_posts)[wins["post"]]
-        odds += rng.normal(0, rater_sd, len(loads))[wins["rater"]]
-        wins["won"] = (rng.random(len(wins)) < 1 / (1 + np.exp(-odds))).astype(float)
-        found = share_clustered(wins, clusters=["post", "rater"])
-        held += found["ci_low"] <= true <= found["ci_high"]
-    assert held / n_studies >= 0.95 - 2 * np.sqrt(0.95 * 0.05 / n_studies)
+def cover(draw, true, n_studies, *clusters):
+    """How often the interval of a drawn study holds the true share."""
+    ends = np.array([ends_of(draw(), *clusters) for _ in range(n_studies)])
+    assert (np.diff(ends[:, [1, 0, 2]]) >= 0).all()
+    assert 0 <= ends.min() <= ends.max() <= 1
+    return ((ends[:, 1] <= true) & (true <= ends[:, 2])).mean()
 
 
-def holds(n_clusters, sizes, mean, n_studies=400):
-    """How often the interval of a share over few clusters holds the true one: logit-normal
-    clusters, a fifth of ties."""
+def test_intervals_over_posts_and_raters_of_unequal_load_hold_the_true_share():
+    """The first of 20 raters gave 40 %. With one degree of freedom less than raters, 83 % did."""
+    rng, loads = np.random.default_rng(20), 0.6 ** np.arange(20)
+    true = (1 / (1 + np.exp(-rng.normal(0.5, np.hypot(0.7, 0.7), 200_000)))).mean()
+
+    def draw():
+        rater, post = rng.choice(20, 440, p=loads / loads.sum()), np.repeat(range(110), 4)
+        odds = 0.5 + rng.normal(0, 0.7, 110)[post] + rng.normal(0, 0.7, 20)[rater]
+        won = (rng.random(440) < 1 / (1 + np.exp(-odds))).astype(float)
+        return pd.DataFrame({"post": post, "rater": rater, "won": won})
+
+    least = 0.95 - 2 * np.sqrt(0.95 * 0.05 / 200)
+    assert cover(draw, true, 200, "post", "rater") >= least
+
+
+@pytest.mark.parametrize(("n_clusters", "mean"), [(4, 0.0), (6, 0.8)])
+def test_intervals_over_few_clusters_of_unequal_size_hold_the_true_share(n_clusters, mean):
+    """Logit-normal clusters, a fifth of ties. With sums over clusters and one degree of freedom
+    less than clusters, 77 and 81 % did."""
     rng = np.random.default_rng([n_clusters, int(10 * mean)])
-    nodes = rng.normal(mean, 1.0, 200_000)
-    true = 0.1 + 0.8 * (1 / (1 + np.exp(-nodes))).mean()
-    held, post = 0, np.repeat(range(n_clusters), sizes)
-    for _ in range(n_studies):
+    true = 0.1 + 0.8 * (1 / (1 + np.exp(-rng.normal(mean, 1.0, 200_000)))).mean()
+    post = np.repeat(range(n_clusters), np.geomspace(2, 80, n_clusters).round().astype(int))
+
+    def draw():
         chance = 1 / (1 + np.exp(-rng.normal(mean, 1.0, n_clusters)))
         won = np.where(rng.random(len(post)) < 0.2, 0.5, rng.random(len(post)) < chance[post])
-        found = share_clustered(pd.DataFrame({"post": post, "won": won}), clusters=["post"])
-        assert 0 <= found["ci_low"] <= found["win_share"] <= found["ci_high"] <= 1
-        held += found["ci_low"] <= true <= found["ci_high"]
-    return held / n_studies
+        return pd.DataFrame({"post": post, "won": won})
 
-
-@pytest.mark.parametrize(("n_clusters", "mean"), [(4, 0.0), (6, 0.8), (10, 0.0)])
-def test_intervals_over_few_clusters_of_unequal_size_hold_the_true_share(n_clusters, mean):
-    """With sums over clusters and one degree of freedom less than clusters, 77, 81 and 88 % did."""
-    sizes = np.geomspace(2, 80, n_clusters).round().astype(int)
-    assert holds(n_clusters, sizes, mean) >= 0.94 - 2 * np.sqrt(0.95 * 0.05 / 400)
-
-
-def test_one_large_cluster_and_small_ones_leave_nearly_all_open():
-    wins = pd.DataFrame({"post": ["large"] * 10_000 + ["small"], "won": [1.0, 0.0] * 5_000 + [1.0]})
-    found = share_clustered(wins, clusters=["post"])
-    assert found["ci_high"] - found["ci_low"] > 0.8
-    several = pd.concat(
-        [
-            wins,
-            pd.DataFrame(
-                {"post": list("abcdefgh"), "won": [0.0, 0.0, 1.0, 1.0, 0.5, 1.0, 1.0, 1.0]}
-            ),
-        ]
-    )
-    found = share_clustered(several, clusters=["post"])
-    assert found["ci_high"] - found["ci_low"] > 0.8
+    assert cover(draw, true, 200) >= 0.94 - 2 * np.sqrt(0.95 * 0.05 / 200)
 
 
 @pytest.mark.parametrize("n_clusters", [4, 10])
 def test_intervals_over_few_clusters_hold_the_true_share_about_as_often_as_they_say(n_clusters):
-    rng, held, n_studies = np.random.default_rng(4), 0, 400
-    for _ in range(n_studies):
+    rng, post = np.random.default_rng(4), np.repeat(range(n_clusters), 20)
+
+    def draw():
         true = np.clip(rng.normal(0.6, 0.12, n_clusters), 0, 1)
-        wins = pd.DataFrame(
-            {
-                "post": np.repeat(range(n_clusters), 20),
-                "won": rng.random(20 * n_clusters) < np.repeat(true, 20),
-            }
-        )
-        found = share_clustered(wins, clusters=["post"])
-        held += found["ci_low"] <= 0.6 <= found["ci_high"]
-    assert held / n_studies == pytest.approx(0.95, abs=4 * np.sqrt(0.95 * 0.05 / n_studies))
+        return pd.DataFrame({"post": post, "won": rng.random(len(post)) < true[post]})
+
+    held = cover(draw, 0.6, 200)
+    assert held == pytest.approx(0.95, abs=4 * np.sqrt(0.95 * 0.05 / 200))
+
+
+def test_one_large_cluster_and_small_ones_leave_nearly_all_open():
+    wins = pd.DataFrame({"post": ["large"] * 10_000 + ["small"], "won": [1.0, 0.0] * 5_000 + [1.0]})
+    small = pd.DataFrame({"post": list("abcdefgh"), "won": [0, 0, 1, 1, 0.5, 1, 1, 1]})
+    for table in (wins, pd.concat([wins, small])):
+        _, low, high = ends_of(table)
+        assert high - low > 0.8
 
 
 def test_what_papers_print_is_converted_as_simulation_says():
@@ -218,21 +192,27 @@ def test_clusters_that_give_no_interval_are_named(wins, said):
 
 
 def test_models_that_always_win_have_an_interval_with_a_width():
-    found = share_clustered(
-        pd.DataFrame({"won": [1.0] * 6, "post": list("pqrstu")}), clusters=["post"]
-    )
-    assert (found["ci_low"], found["ci_high"]) == pytest.approx(
-        (6 / (6 + stats.t.ppf(0.975, 5) ** 2), 1.0)
-    )
+    always = pd.DataFrame({"won": [1.0] * 6, "post": list("pqrstu")})
+    least = 6 / (6 + stats.t.ppf(0.975, 5) ** 2)
+    assert ends_of(always) == pytest.approx([1.0, least, 1.0])
 
 
-def test_groups_that_give_no_interval_are_named():
-    with pytest.raises(EffectError, match="there are 1 of models and 3 of people"):
-        share_between([1], [1, 2, 3])
-    with pytest.raises(EffectError, match="All comparisons went one way"):
-        share_between([5, 6, 7], [1, 2, 3])
-    with pytest.raises(EffectError, match="or tied"):
-        share_between([4, 4], [4, 4, 4])
+@pytest.mark.parametrize(
+    ("models", "people", "said"),
+    [
+        ([1], [1, 2, 3], "there are 1 of models and 3 of people"),
+        ([5, 6, 7], [1, 2, 3], "All comparisons went one way"),
+        ([1, 2, 3], [5, 6, 7], "All comparisons went one way"),
+        ([4, 4], [4, 4, 4], "or tied"),
+    ],
+)
+def test_groups_that_give_no_interval_are_named(models, people, said):
+    with pytest.raises(EffectError, match=said):
+        share_between(models, people)
+
+
+GOOD = {"win_share": 0.6, "ci_low": 0.5, "ci_high": 0.7, "ci_level": 0.95, "n_clusters": 5}
+GOOD |= {"cluster": "post", **WORDS}
 
 
 @pytest.mark.parametrize(
@@ -247,18 +227,9 @@ def test_groups_that_give_no_interval_are_named():
     ],
 )
 def test_an_effect_that_cannot_be_is_refused(found, said):
-    good = {
-        "win_share": 0.6,
-        "ci_low": 0.5,
-        "ci_high": 0.7,
-        "ci_level": 0.95,
-        "n_clusters": 5,
-        "cluster": "post",
-        **WORDS,
-    }
-    assert len(effect_row(good)) == 1
+    assert len(effect_row(GOOD)) == 1
     with pytest.raises(TableError, match=said):
-        effect_row({**good, **found})
+        effect_row({**GOOD, **found})
 
 
 def spoilt(tmp_path, **values):
@@ -328,17 +299,8 @@ def test_a_quoted_file_without_a_column_is_named(tmp_path):
 
 def test_nothing_is_written_when_an_effect_is_refused(tmp_path):
     run = Run("r", tmp_path / "runs" / "r", tmp_path)
-    good = {
-        "win_share": 0.6,
-        "ci_low": 0.5,
-        "ci_high": 0.7,
-        "ci_level": 0.95,
-        "n_clusters": 5,
-        "cluster": "post",
-        **WORDS,
-    }
     with pytest.raises(TableError, match="effects.win_share"):
-        run.write("effects", effect_row(good).assign(win_share=1.5))
+        run.write("effects", effect_row(GOOD).assign(win_share=1.5))
     assert not run.has("effects")
     assert list(tmp_path.rglob("*.parquet")) == []
 
