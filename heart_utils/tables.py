@@ -124,7 +124,7 @@ LOADED = ("histories", "verdicts", "scores", "replies", "conversations")
 MAX_ROWS_SHOWN = 3
 
 
-def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
+def check_table(name: str, table: pd.DataFrame, *, numbered: bool = False) -> pd.DataFrame:
     """Check a table against its columns and put them in the order of writing.
 
     Parameters
@@ -133,6 +133,8 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
         Name of a table of :data:`TABLES`.
     table
         Optional columns may be absent.
+    numbered
+        Whether rows that come again are known to be numbered, so that none is looked for.
 
     Returns
     -------
@@ -185,7 +187,8 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
         {column: _typed(name, column, columns[column], rows[column]) for column in present}
     )
     _check_values(name, typed)
-    _check_keys(name, typed)
+    if not numbered:
+        _check_keys(name, typed)
     _check_sense(name, typed)
     typed = typed.reset_index(drop=True)
     typed.attrs = attributes
@@ -301,9 +304,27 @@ REPEATED = {
 """Table -> what to do about rows that come again."""
 
 
+def repeats(table: pd.DataFrame, keys: Sequence[str]) -> NDArray[np.bool_]:
+    """Find the rows that hold in some columns what another row holds there."""
+    # a column in which all rows hold the same says nothing, and a look costs less than its codes
+    telling = [key for key in keys if not _constant(table[key])]
+    if not telling:
+        return np.full(len(table), len(table) > 1)
+    if table[telling[0]].is_unique:
+        return np.zeros(len(table), bool)
+    return table.duplicated(telling, keep=False).to_numpy()
+
+
+def _constant(cells: pd.Series) -> bool:
+    n_empty = int(cells.isna().sum())
+    if n_empty or cells.empty:
+        return n_empty == len(cells)
+    return bool(cells.eq(cells.iloc[0]).all())
+
+
 def _check_keys(name: str, table: pd.DataFrame) -> None:
     keys = KEYS[name]
-    twice = table.duplicated(keys, keep=False)
+    twice = repeats(table, keys)
     if twice.any():
         rows = table.loc[twice, keys].head(MAX_ROWS_SHOWN)
         examples = "; ".join(

@@ -41,6 +41,8 @@ MENTALALIGN_FILES = [
 def write(folder, name, content):
     """Write text, bytes or rows as a file of the kind that its name says; without a name, rows stay a
     table."""
+    if isinstance(content, pd.DataFrame) and name.endswith("json"):
+        content = content.to_dict("records")
     if isinstance(content, list) and name.endswith(("json", "jsonl")):
         mark = "\n" if name.endswith("jsonl") else ","
         text = mark.join(json.dumps(row, ensure_ascii=False) for row in content)

@@ -132,28 +132,6 @@ def test_people_s_replies_to_a_history_that_is_no_longer_chosen_stop_the_run_bef
     assert "Choose them again under `collect:`, or move" in said
 
 
-@pytest.mark.slow
-@pytest.mark.apart
-def test_replies_that_people_wrote_are_on_the_boards_of_judging_and_raters_under_a_rubric_of_one_s_own(
-    own, tmp_path
-):
-    file = own / "params" / "own.yaml"
-    file.write_text(file.read_text().replace("heart: [overall]", "coaching: [goal]"))
-    assert collect.main(["own", "--quiet", "--yes"]) == 0
-    run = open_run("own")
-    write_replies(run)
-    assert collect.main(["own", "--quiet", "--yes"]) == 0
-    shown = {}
-    for number in ("02", "03", "04"):
-        [chapter] = (own / "notebooks").glob(f"{number}_*.ipynb")
-        shown[number] = tmp_path / chapter.name
-        named = {"dimension": "goal"} if number == "03" else {}  # as tools.plan gives it
-        execute_notebook(chapter, shown[number], {"run": "own", **QUICK[number], **named}, root=own)
-    assert read_results(shown["03"])["n-verdicts"] == 72
-    assert ">human<" in shown["03"].read_text()
-    assert "The writers of `own` cannot be rated: 2 writers and 3 others" in shown["04"].read_text()
-
-
 def vote(comparisons: pd.DataFrame, file: Path) -> None:
     """Fill in a sheet as a rater would, from the left."""
     shown = comparisons.drop_duplicates("pair_id")
@@ -176,30 +154,23 @@ def vote(comparisons: pd.DataFrame, file: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.apart
 def test_a_study_of_one_s_own_and_its_board_run_on_a_file_of_histories_recorded_answers_and_votes(
-    tmp_path, monkeypatch
+    own, tmp_path, monkeypatch
 ):
-    with serving(Provider(answer=stand_in, keys=(KEY,))) as provider:
-        root = make_project(tmp_path / "project", provider.address)
-        for name, value in {"HEART_ROOT": str(root), "MY_SERVER_KEY": KEY}.items():
-            monkeypatch.setenv(name, value)
-        for name in ("HEART_LEDGER", "HEART_DATA_MIRROR"):
-            monkeypatch.delenv(name, raising=False)
-        monkeypatch.chdir(root)
-        settings = root / "params" / "own.yaml"
-        settings.write_text(RECIPE.replace("ADDRESS", provider.address))
-        collect.main(["own", "--quiet", "--yes", "--record", "mine/calls.jsonl"])
-    # Nobody answers from here on, and nothing is left but the files of the reader.
-    shutil.rmtree(root / "runs" / "own")
+    settings = own / "params" / "own.yaml"
+    collect.main(["own", "--quiet", "--yes", "--record", "mine/calls.jsonl"])
+    monkeypatch.delenv("MY_SERVER_KEY")
+    # Nobody may ask from here on, and nothing is left but the files of the reader.
+    shutil.rmtree(own / "runs" / "own")
     settings.write_text(settings.read_text() + "  recorded: mine/calls.jsonl\n")
     said = {}
     for number in QUICK:
-        [chapter] = (root / "notebooks").glob(f"{number}_*.ipynb")
+        [chapter] = (own / "notebooks").glob(f"{number}_*.ipynb")
         if number == "04":
             run = open_run("own")
-            vote(run.read("comparisons"), root / "mine" / "votes.csv")
-            import_study(run, root / "mine" / "votes.csv", statement=WHO, simulated=True).write(run)
+            vote(run.read("comparisons"), own / "mine" / "votes.csv")
+            import_study(run, own / "mine" / "votes.csv", statement=WHO, simulated=True).write(run)
         copy = tmp_path / chapter.name
-        execute_notebook(chapter, copy, {"run": "own", **QUICK[number]}, root=root)
+        execute_notebook(chapter, copy, {"run": "own", **QUICK[number]}, root=own)
         said[number] = read_results(copy)
 
     counts = {

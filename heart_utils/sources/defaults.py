@@ -11,10 +11,21 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from heart_utils.runs import find_root
 from heart_utils.settings import JsonObject
-from heart_utils.tables import ENDS, TABLES, Column, DataError, check_table, count_exchanges
+from heart_utils.tables import (
+    ENDS,
+    KEYS,
+    TABLES,
+    Column,
+    DataError,
+    check_table,
+    count_exchanges,
+    repeats,
+)
 
 __all__ = ["DEFAULTS"]
 
@@ -73,8 +84,13 @@ licence that is not stated is the strictest.
 """
 
 
-def complete(table: str, rows: pd.DataFrame, *, sides_shown: bool = False) -> pd.DataFrame:
-    """Fill defaults that a file may leave out; its sides may be those that raters saw."""
+def complete(
+    table: str, rows: pd.DataFrame, *, sides_shown: bool = False, numbered: bool = False
+) -> pd.DataFrame:
+    """Fill defaults that a file may leave out; its sides may be those that raters saw.
+
+    `numbered`: verdicts that come again get their number in ``repeat``.
+    """
     rows = rows.copy() if rows.index.is_unique else rows.reset_index(drop=True)
     rows = rows.assign(
         **{
@@ -90,7 +106,7 @@ def complete(table: str, rows: pd.DataFrame, *, sides_shown: bool = False) -> pd
     if table == "conversations":
         _name_conversations(rows)
     if table == "verdicts":
-        _name_pairs(rows, sides_shown)
+        _name_pairs(rows, sides_shown, numbered)
     if table in ANSWERS and "state" in TABLES[table] and "state" not in rows:
         # an answer that is empty is refused by the table's own check
         rows["state"] = "valid"
@@ -122,29 +138,33 @@ def _name_conversations(rows: pd.DataFrame) -> None:
 def _evident_cells(what: Column, value: Any, index: pd.Index) -> Any:
     if what.kind == "list":
         return [value] * len(index)
-    if what.kind == "text":
-        return pd.Series(value, index, dtype="str")
-    if value is None and what.kind == "count":
-        return pd.array([pd.NA] * len(index), dtype="Int64")
-    return np.nan if value is None and what.kind == "number" else value
+    if what.kind == "text" or value is None:
+        kind = {"text": "str", "count": "Int64"}.get(what.kind, "float64")
+        return pd.Series(value, index, dtype=kind)
+    return value
 
 
-def _name_pairs(rows: pd.DataFrame, sides_shown: bool) -> None:
+def _name_pairs(rows: pd.DataFrame, sides_shown: bool, numbered: bool) -> None:
     """Name pairs by history and responders, a first in the alphabet."""
-    first, second = rows["responder_a"], rows["responder_b"]
+    n, names = len(rows), pd.concat([rows[side] for side in SIDES])
+    codes, responders = pd.factorize(names, sort=True)
+    first, second = codes[:n], codes[n:]
     if "pair_id" in rows:
-        seen = rows.groupby("pair_id", dropna=False)[[*SIDES]].transform("first")
-        turned = first.eq(seen["responder_b"]) & second.eq(seen["responder_a"])
+        seen = pd.DataFrame({"a": first, "b": second}).groupby(rows["pair_id"].to_numpy())
+        a, b = (seen[side].transform("first").to_numpy() for side in "ab")
+        turned = (first == b) & (second == a) & (first != second)
     else:
-        turned = first > second
-    turned = turned.fillna(False).astype(bool)
+        turned = (first > second) & (second >= 0)
     if turned.any():
-        rows["responder_a"], rows["responder_b"] = (
-            first.mask(turned, second),
-            second.mask(turned, first),
-        )
+        for side, one, other in zip(SIDES, (first, second), (second, first), strict=True):
+            cells = responders.array.take(np.where(turned, other, one), allow_fill=True)
+            rows[side] = pd.Series(cells, rows.index)
+    keys = ["history_id", *SIDES, *(key for key in SAME_QUESTION if key != "repeat")]
+    seek = numbered or (sides_shown and turned.any())
+    again = rows.index[repeats(rows, keys)] if seek else rows.index[:0]
+    if turned.any():
         if sides_shown:
-            _note_orders(rows, turned)
+            _note_orders(rows.loc[again], pd.Series(turned, rows.index), rows)
         for column, other in {"verdict": OTHER_SIDE, "order": OTHER_ORDER}.items():
             if rows[column].notna().any():
                 changed = rows[column].map(other)
@@ -155,17 +175,28 @@ def _name_pairs(rows: pd.DataFrame, sides_shown: bool) -> None:
             p_a = pd.to_numeric(rows["p_a"], errors="coerce")
             rows["p_a"] = rows["p_a"].mask(turned & p_a.notna(), 1 - p_a)
     if "pair_id" not in rows:
-        names = rows["history_id"] + "--" + rows["responder_a"]
-        rows["pair_id"] = names + "--" + rows["responder_b"]
+        rows["pair_id"] = _joined(rows, "history_id", *SIDES)
     if "comparison_id" not in rows:
-        with_order = rows["pair_id"] + "--" + rows["order"].astype("str")
-        rows["comparison_id"] = with_order.where(rows["order"].notna(), rows["pair_id"])
+        rows["comparison_id"] = rows["pair_id"]
+        if (known := rows["order"].notna()).any():
+            rows["comparison_id"] = rows["pair_id"].mask(known, _joined(rows, "pair_id", "order"))
+    if numbered:
+        keys = [key for key in KEYS["verdicts"] if key != "repeat"]
+        numbers = rows.loc[again].groupby(keys, dropna=False, sort=False).cumcount()
+        rows["repeat"] = numbers.reindex(rows.index, fill_value=0)
 
 
-def _note_orders(rows: pd.DataFrame, turned: pd.Series) -> None:
+def _joined(rows: pd.DataFrame, *columns: str) -> pd.Series:
+    """Join the cells of a row by two hyphens; empty where one of them is."""
+    cells = [pa.array(rows[column], pa.large_string(), from_pandas=True) for column in columns]
+    mark = pa.scalar("--", pa.large_string())
+    joined = pc.binary_join_element_wise(*cells, mark)
+    return pd.Series(pd.array(joined, dtype="str"), rows.index)
+
+
+def _note_orders(again: pd.DataFrame, turned: pd.Series, rows: pd.DataFrame) -> None:
     """Take a rater's same pair with sides changed for its second order."""
-    keys = ["history_id", *SIDES, *(key for key in SAME_QUESTION if key in rows)]
-    again = rows[rows.duplicated(keys, keep=False)]
+    keys = ["history_id", *SIDES, *SAME_QUESTION]
     group = turned[again.index].groupby([again[key] for key in keys], dropna=False, sort=False)
     both = group.transform("any") & ~group.transform("all") & again["order"].isna()
     # in the file's terms its a stood first; rows that are turned turn their order too

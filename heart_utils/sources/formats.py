@@ -154,6 +154,8 @@ def _read_path(file: Path) -> RawTable:
 
 def _without_blanks(rows: pd.DataFrame) -> pd.DataFrame:
     empty = rows.isna() | (rows == "")
+    if not empty.to_numpy().any():
+        return rows
     nameless = rows.columns.astype(str).str.startswith("Unnamed: ")
     return rows.loc[~empty.all(axis=1), ~(nameless & empty.all().to_numpy())]
 

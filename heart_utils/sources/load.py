@@ -45,7 +45,6 @@ from heart_utils.sources.options import REST, TEMPLATE, TEXT, FileOptions, check
 from heart_utils.sources.pairs import scores_to_verdicts
 from heart_utils.sources.reshape import COPIES, Reshaped, read_cells, reshape
 from heart_utils.tables import (
-    KEYS,
     TABLES,
     Column,
     DataError,
@@ -639,19 +638,17 @@ def _checked(
                     wrong = cells.map(lambda cell: not isinstance(cell, str)).astype(bool)
                     wrong &= cells.notna() | (not what.nullable)
                     refuse_rows(table, column, wrong, cells, what.expected())
-            filled = complete(table, rows, sides_shown=shaped.sides_shown and "order" not in rows)
+            numbered = table == "verdicts" and options.get("repeats") in ("number", "drop")
+            shown = shaped.sides_shown and "order" not in rows
+            filled = complete(table, rows, sides_shown=shown, numbered=numbered)
             if options.get("repeats") == "drop" and table == "verdicts":
-                copies = _turned_copies(rows, filled)
+                copies = _turned_copies(rows, filled.drop(columns="repeat"))
                 if copies.any():
                     shaped.notes[COPIES] = shaped.notes.get(COPIES, 0) + int(copies.sum())
                     rows = rows[~copies]
                     continue
-            if options.get("repeats") in ("number", "drop"):
-                keys = [key for key in KEYS[table] if key != "repeat"]
-                again = filled[filled.duplicated(keys, keep=False)]  # few of a large file
-                numbers = again.groupby(keys, dropna=False, sort=False).cumcount()
-                filled["repeat"] = numbers.reindex(filled.index, fill_value=0)
-            checked = check_table(table, filled)
+            named = {"pair_id", "comparison_id"} & {*rows}
+            checked = check_table(table, filled, numbered=numbered and not named)
             if table == "answers":  # whoever imports them says where each stands
                 checked.index = filled.index
             if table == "histories":

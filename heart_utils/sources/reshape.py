@@ -478,9 +478,10 @@ def _refuse_spellings(rows: pd.DataFrame, faults: list[str]) -> None:
         present = [name for name in group if name in rows]
         if not present:
             continue
-        cells = {name: rows[name].dropna().drop_duplicates().astype(str) for name in present}
-        if all(each.str.fullmatch(ONE_SPELLING).all() for each in cells.values()):
+        once = [pd.Series(rows[name].dropna().unique()).astype(str) for name in present]
+        if all(names.str.fullmatch(ONE_SPELLING).all() for names in once):
             continue
+        cells = {name: rows[name].dropna().drop_duplicates().astype(str) for name in present}
         names = pd.concat(cells, names=["column", "row"]).reset_index(name="name")
         names = names.drop_duplicates("name")
         names["plain"] = names["name"].str.split().str.join(" ").str.casefold()

@@ -5,12 +5,14 @@ import json
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
+from source_builders import write
 
 from heart_utils.settings import read_yaml
 from heart_utils.sources.load import load_verdicts
@@ -21,32 +23,17 @@ READ_IN_A_CHILD = """
 import resource, sys
 from heart_utils.tables import DataError
 from heart_utils.sources.load import load_verdicts
-try:
-    load_verdicts(sys.argv[1])
-except DataError as error:
-    print(error)
-# that of a started process counts the one that started it, too
-print(open("/proc/self/status").read().split("VmHWM:")[1].split()[0])
-print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)
+for file in sys.argv[1:]:
+    try:
+        load_verdicts(file)
+    except DataError as error:
+        print(error, end=" ")
+    # that of a started process counts the one that started it, too
+    print(open("/proc/self/status").read().split("VmHWM:")[1].split()[0], end=" ")
+    print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)
 """
-VOTE = {
-    "history_id": "h",
-    "responder_a": "x",
-    "responder_b": "y",
-    "rater": "r",
-    "rater_kind": "human",
-    "verdict": "a",
-}
-
-
-def refused(file):
-    """What is said of a file, and the megabytes that reading it took, the child's apart."""
-    done = subprocess.run(
-        [sys.executable, "-c", READ_IN_A_CHILD, str(file)], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr[-300:]
-    *said, own, child = done.stdout.splitlines()
-    return "\n".join(said), int(own) // 1024, int(child)
+VOTE = {"history_id": "h", "responder_a": "x", "responder_b": "y", "rater": "r"}
+VOTE |= {"rater_kind": "human", "verdict": "a"}
 
 
 def workbook(file, rows, strings=()):
@@ -92,54 +79,50 @@ def test_a_workbook_is_read_in_a_process_of_its_own(tmp_path):
     assert table["verdict"].tolist() == ["a"]
 
 
-@pytest.mark.parametrize("kind", ["far apart", "one long text in each cell", "unaddressed"])
-def test_a_workbook_that_takes_more_memory_than_it_may_is_refused(tmp_path, kind):
-    if kind == "one long text in each cell":
-        rows = [f'<row r="{n}">{cell(f"A{n}", 0)}</row>' for n in range(1, 200_001)]
-        strings = ["x" * 32_000]
-    else:
-        far = cell("XFD1048576", 0) if kind == "far apart" else "<c/>" * 16_383 + "<c><v>1</v></c>"
-        rows = ["<row r='1'><c><v>1</v></c></row>", f'<row r="1048576">{far}</row>']
-        strings = ["a"]
-    file = workbook(tmp_path / "bomb.xlsx", rows, strings)
-    said, own, child = refused(file)
-    assert said.startswith(
-        f"{file}: reading its {file.stat().st_size:,} bytes takes more than 3,000,000,000"
+def write_bombs(folder):
+    """Files of few bytes that unpack to a gigabyte, and workbooks that take as much to read."""
+    one, far = "<row r='1'><c><v>1</v></c></row>", '<row r="1048576">{}</row>'
+    apart = far.format(cell("XFD1048576", 0))
+    unaddressed = far.format("<c/>" * 16_383 + "<c><v>1</v></c>")
+    long = [f'<row r="{n}">{cell(f"A{n}", 0)}</row>' for n in range(1, 200_001)]
+    zipped = {"compression": zipfile.ZIP_DEFLATED}
+    with zipfile.ZipFile(folder / "parts.xlsx", "w", **zipped) as archive:
+        archive.writestr("xl/worksheets/sheet1.xml", 200 * MEGABYTE)
+    with zipfile.ZipFile(folder / "bomb.eval", "w", **zipped) as archive:
+        archive.writestr("header.json", json.dumps({"version": 2, "eval": {}}))
+        for number in range(20):
+            archive.writestr(f"samples/{number}.json", b'"' + 10 * MEGABYTE + b'"')
+    (folder / "bomb.csv.gz").write_bytes(gzip.compress(400 * MEGABYTE, 1))
+    (folder / "bomb.json.zst").write_bytes(zstandard.compress(400 * MEGABYTE))
+    workbook(folder / "apart.xlsx", [one, apart], ["a"])
+    workbook(folder / "unaddressed.xlsx", [one, unaddressed], ["a"])
+    workbook(folder / "long.xlsx", long, ["x" * 32_000])
+
+
+UNPACKED = "bytes unpack to more than"
+READING = "bytes takes more than 3,000,000,000"
+BOMBS = {
+    "parts.xlsx": UNPACKED,
+    "bomb.eval": UNPACKED,
+    "bomb.csv.gz": UNPACKED,
+    "bomb.json.zst": UNPACKED,
+}
+BOMBS |= dict.fromkeys(("apart.xlsx", "unaddressed.xlsx", "long.xlsx"), READING)
+
+
+def test_what_unpacks_to_a_gigabyte_is_refused_within_little_memory(tmp_path):
+    write_bombs(tmp_path)
+    files = [str(tmp_path / name) for name in BOMBS]
+    done = subprocess.run(
+        [sys.executable, "-c", READ_IN_A_CHILD, *files], capture_output=True, text=True
     )
-    assert own < 400
-    assert child < 3_100
-
-
-def test_a_workbook_whose_parts_unpack_to_a_gigabyte_is_refused_before_it_is_read(tmp_path):
-    file = tmp_path / "long.xlsx"
-    with (
-        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive,
-        archive.open("xl/worksheets/sheet1.xml", "w") as part,
-    ):
-        for _ in range(200):
-            part.write(MEGABYTE)
-    said, own, child = refused(file)
-    assert "bytes unpack to more than 32,000,000" in said
-    assert own < 400
-    assert child == 0
-
-
-@pytest.mark.parametrize("name", ["bomb.eval", "bomb.csv.gz", "bomb.json.zst"])
-def test_what_unpacks_to_a_gigabyte_is_refused_within_little_memory(tmp_path, name):
-    file = tmp_path / name
-    if name.endswith(".eval"):
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr("header.json", json.dumps({"version": 2, "eval": {}}))
-            for number in range(20):
-                archive.writestr(f"samples/{number}.json", b'"' + 10 * MEGABYTE + b'"')
-    else:
-        opened = gzip.open if name.endswith(".gz") else zstandard.open
-        with opened(file, "wb") as packed:
-            for _ in range(400):  # piece by piece, since a child starts with its parent's memory
-                packed.write(MEGABYTE)
-    said, own, _ = refused(file)
-    assert said.startswith(f"{file}: its {file.stat().st_size:,} bytes unpack to more than")
-    assert own < 400
+    assert done.returncode == 0, done.stderr[-300:]
+    for said, file, words in zip(done.stdout.splitlines(), files, BOMBS.values(), strict=True):
+        size = f"its {Path(file).stat().st_size:,} "
+        assert said.startswith((f"{file}: {size}{words}", f"{file}: reading {size}{words}"))
+        own, child = map(int, said.split()[-2:])
+        assert own < 400_000
+        assert child < (3_100 if words == READING else 1)  # and before any is read for the others
 
 
 def test_an_archive_whose_ratio_is_that_of_votes_is_read(tmp_path):
@@ -179,17 +162,13 @@ def test_a_parquet_file_of_few_bytes_and_many_rows_is_refused(tmp_path):
         load_verdicts(file)
 
 
-def test_a_cell_as_long_as_a_library_is_refused_and_names_its_row(tmp_path):
+@pytest.mark.parametrize("name", ["votes.json", "votes.csv", ""])
+def test_a_cell_as_long_as_a_library_is_refused_and_names_its_row(tmp_path, name):
     long = pd.DataFrame([VOTE, {**VOTE, "history_id": "b-" * 600_000}])
-    long.to_json(tmp_path / "votes.json", orient="records")
-    for given in (tmp_path / "votes.json", long):
-        with pytest.raises(DataError, match="row 1 holds a text of 1,200,000 characters in histo"):
-            load_verdicts(given)
-    long.to_csv(tmp_path / "votes.csv", index=False)
     with pytest.raises(DataError, match="row 1 holds a text of 1,200,000 characters in histo"):
-        load_verdicts(tmp_path / "votes.csv")
-    fits = pd.DataFrame([{**VOTE, "history_id": "b-" * 100_000}])
-    assert len(load_verdicts(fits)) == 1  # and no pattern takes the square of its length
+        load_verdicts(write(tmp_path, name, long))
+    fits = long.assign(history_id=["h", "b-" * 100_000])
+    assert len(load_verdicts(fits)) == 2  # and no pattern takes the square of its length
 
 
 @pytest.mark.parametrize(

@@ -128,114 +128,85 @@ def test_nobodys_wins_are_lost_when_sides_are_turned(mirror):
 # MentalAlign ------------------------------------------------------------------------------------
 
 N = 60
+TWOS = mentalalign_cell((2,) * 7)
+CHANGES = {
+    ("Human_judge", 3, "qwen_2"): mentalalign_cell((0,) * 7),
+    ("Human_judge", 4, "qwen_2"): mentalalign_cell((6, 5, 4, 3, 2, 1, None)),
+    ("Human_judge", 5, "original"): None,
+    ("gemini_llm_judge", 6, "gemini"): "I cannot rate this.",
+    ("claude_llm_judge", 7, "original"): '{"Guidance": 4, "Explanation": "he said "no" to it"}',
+    ("gpt-4o_llm_judge", 31, "llama_3"): "```json\n" + TWOS + "\n```",
+    ("gpt-4o_llm_judge", 32, "llama_3"): "```\n" + TWOS + "```",
+    ("gpt-4o_llm_judge", 33, "llama_3"): "I'll evaluate this.\n\n" + TWOS,
+    ("gpt-4o_llm_judge", 34, "llama_3"): "Here:\n```json\n" + TWOS + "\n```",
+    ("gpt-4o_llm_judge", 35, "llama_3"): mentalalign_cell((2,) * 7, Explanation="SECRET words"),
+    ("Human_judge", 10, "claude"): mentalalign_cell((1,) * 7),
+    ("Human_judge", 12, "claude"): mentalalign_cell((1,) * 7),
+}
+#: Row 10 repeats row 9 in the people's file, 11 to 13 are one row late, 14 is in step again.
+QUESTIONS = {row: f"Question number {row - 1}?" for row in (10, 11, 12, 13)}
+QUESTIONS |= {20: "As a counsellor, I would say this.", 25: "SECRET question"}
 
 
-def mentalalign(monkeypatch, tmp_path, changes=None, questions=None, **options):
-    mirrored(monkeypatch, tmp_path, "mentalalign", mentalalign_files(N, changes or {}, questions))
-    return derive("mentalalign", **options)
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Five workbooks with every kind of bad cell and question, read and as published."""
+    with pytest.MonkeyPatch.context() as patch:
+        files = mentalalign_files(N, CHANGES, QUESTIONS)
+        mirrored(patch, tmp_path_factory.mktemp("made"), "mentalalign", files)
+        patch.setattr(mentalalign_module, "_read", functools.cache(mentalalign_module._read))
+        return derive("mentalalign"), derive("mentalalign", as_published=True)
 
 
-def of(table, rater, row, responder, dimension=None):
-    rows = table[
-        (table["rater"] == rater)
-        & (table["history_id"] == f"mentalalign-{row + 1:04d}")
-        & (table["responder"] == responder)
-    ]
-    return rows if dimension is None else rows[rows["dimension"] == dimension].iloc[0]
+def of(table, rater, row, responder):
+    """One rater's scores of one reply, by dimension."""
+    rows = table[(table["rater"] == rater) & (table["responder"] == responder)]
+    return rows[rows["history_id"] == f"mentalalign-{row + 1:04d}"].set_index("dimension")
 
 
-def test_every_kind_of_bad_cell_has_its_state_and_flag_and_no_score(monkeypatch, tmp_path):
-    found = mentalalign(
-        monkeypatch,
-        tmp_path,
-        {
-            ("Human_judge", 3, "qwen_2"): mentalalign_cell((0,) * 7),
-            ("Human_judge", 4, "qwen_2"): mentalalign_cell((6, 5, 4, 3, 2, 1, None)),
-            ("Human_judge", 5, "original"): None,
-            ("gemini_llm_judge", 6, "gemini"): "I cannot rate this.",
-            (
-                "claude_llm_judge",
-                7,
-                "original",
-            ): '{"Guidance": 4, "Explanation": "he said "no" to it"}',
-        },
-    )
+def test_every_kind_of_bad_cell_has_its_state_and_flag_and_no_score(made):
+    found, _ = made
     zeros = of(found, "clinicians", 3, "qwen-2.5-7b")
     assert set(zeros["state"]) == {"error"}
     assert zeros["flags"].tolist() == [["all_zeros"]] * 7
-    mixed = of(found, "clinicians", 4, "qwen-2.5-7b").set_index("dimension")
-    assert mixed.loc["guidance", ["state", "flags"]].tolist() == ["error", ["out_of_range"]]
-    assert mixed.loc["understanding", ["state", "flags"]].tolist() == ["abstained", ["null"]]
+    mixed = of(found, "clinicians", 4, "qwen-2.5-7b")
     assert mixed.loc[["informativeness", "helpfulness"], "score"].tolist() == [5, 1]
-    assert of(found, "clinicians", 5, "original", "safety")[["state", "flags"]].tolist() == [
-        "abstained",
-        ["empty"],
-    ]
-    assert of(found, "gemini-2.5-flash", 6, "gemini-2.0-flash", "safety")[
-        ["state", "flags"]
-    ].tolist() == [
-        "unparsed",
-        ["not_json", "own_family"],
-    ]
-    assert of(found, "claude-3.7-sonnet", 7, "original", "guidance")["state"] == "unparsed"
+    for rows, dimension, state, flags in (
+        (mixed, "guidance", "error", ["out_of_range"]),
+        (mixed, "understanding", "abstained", ["null"]),
+        (of(found, "clinicians", 5, "original"), "safety", "abstained", ["empty"]),
+        (of(found, "gemini-2.5-flash", 6, "gemini-2.0-flash"), "safety", "unparsed", ["not_json", "own_family"]),
+        (of(found, "claude-3.7-sonnet", 7, "original"), "guidance", "unparsed", ["not_json"]),
+    ):  # fmt: skip
+        assert rows.loc[dimension, ["state", "flags"]].tolist() == [state, flags]
     assert found.loc[found["state"] != "valid", "score"].isna().all()
     assert (found["state"] != "valid").sum() == 7 + 2 + 7 + 7 + 7
+    counted = {"cells": 600, "all_zeros": 1, "out_of_range": 1, "with null": 1, "empty": 1}
     notes = found.attrs["notes"]
-    assert (
-        notes["clinicians"]
-        | {
-            "cells": 600,
-            "all_zeros": 1,
-            "out_of_range": 1,
-            "with null": 1,
-            "empty": 1,
-        }
-        == notes["clinicians"]
-    )
+    assert counted.items() <= notes["clinicians"].items()
     assert notes["gemini-2.5-flash"]["not_json"] == notes["claude-3.7-sonnet"]["not_json"] == 1
 
 
-def test_zeros_and_sixes_are_scores_only_as_published(monkeypatch, tmp_path):
-    changes = {
-        ("Human_judge", 3, "qwen_2"): mentalalign_cell((0, 0, 0, 0, 0, 0, 0)),
-        ("Human_judge", 4, "qwen_2"): mentalalign_cell((6, 5, 4, 3, 2, 1, None)),
-    }
-    found = mentalalign(monkeypatch, tmp_path, changes, as_published=True)
-    assert of(found, "clinicians", 3, "qwen-2.5-7b")["score"].tolist() == [0.0] * 7
-    assert of(found, "clinicians", 4, "qwen-2.5-7b", "guidance")["score"] == 6
-    assert of(found, "clinicians", 4, "qwen-2.5-7b", "understanding")["state"] == "abstained"
+def test_zeros_and_sixes_are_scores_only_as_published(made):
+    _, published = made
+    assert of(published, "clinicians", 3, "qwen-2.5-7b")["score"].tolist() == [0.0] * 7
+    mixed = of(published, "clinicians", 4, "qwen-2.5-7b")
+    assert mixed.loc["guidance", "score"] == 6
+    assert mixed.loc["understanding", "state"] == "abstained"
 
 
-@pytest.mark.parametrize(
-    ("cell", "mark"),
-    [
-        ("```json\n" + mentalalign_cell((2,) * 7, Overall=5) + "\n```", "code_fence"),
-        ("```\n" + mentalalign_cell((2,) * 7) + "```", "code_fence"),
-        ("I'll evaluate this.\n\n" + mentalalign_cell((2,) * 7), "words_around"),
-        ("Here:\n```json\n" + mentalalign_cell((2,) * 7) + "\n```", "words_around"),
-    ],
-)
-def test_code_fences_and_words_around_an_answer_are_read_past_and_counted(
-    monkeypatch, tmp_path, cell, mark
-):
-    found = mentalalign(monkeypatch, tmp_path, {("gpt-4o_llm_judge", 3, "llama_3"): cell})
-    assert of(found, "gpt-4o", 3, "llama-3.1-8b")["score"].tolist() == [2.0] * 7
-    assert found.attrs["notes"]["gpt-4o"][mark] == 1
+def test_code_fences_and_words_around_an_answer_are_read_past_and_counted(made):
+    found, _ = made
+    for row in (31, 32, 33, 34):
+        assert of(found, "gpt-4o", row, "llama-3.1-8b")["score"].tolist() == [2.0] * 7
+    notes = found.attrs["notes"]["gpt-4o"]
+    assert (notes["code_fence"], notes["words_around"]) == (3, 2)
 
 
-def test_people_are_joined_to_judges_by_the_question_and_only_as_published_by_row(
-    monkeypatch, tmp_path
-):
-    """Row 10 repeats row 9 in the people's file, 11 to 13 are one row late, 14 is in step again."""
-    late = {
-        10: "Question number 9?",
-        **{row: f"Question number {row - 1}?" for row in (11, 12, 13)},
-    }
-    changes = {("Human_judge", row, "claude"): mentalalign_cell((1,) * 7) for row in (10, 12)}
-    found = mentalalign(monkeypatch, tmp_path, changes, late)
-    assert of(found, "clinicians", 11, "claude-3.5-haiku", "empathy")[
-        ["score", "flags"]
-    ].tolist() == [1.0, ["moved"]]
+def test_people_are_joined_to_judges_by_the_question_and_only_as_published_by_row(made):
+    found, published = made
+    moved = of(found, "clinicians", 11, "claude-3.5-haiku")
+    assert moved.loc["empathy", ["score", "flags"]].tolist() == [1.0, ["moved"]]
     again = found[
         (found["history_id"] == "mentalalign-0010-again")
         & (found["responder"] == "claude-3.5-haiku")
@@ -243,70 +214,52 @@ def test_people_are_joined_to_judges_by_the_question_and_only_as_published_by_ro
     assert again["score"].tolist() == [1.0] * 7
     assert again["flags"].iloc[0] == ["repeated_question"]
     assert again["dialogue_id"].unique().tolist() == ["mentalalign-0010"]
-    assert "mentalalign-0014" not in set(found.loc[found["rater"] == "clinicians", "history_id"])
-    assert found.groupby("history_id")["dialogue_id"].nunique().max() == 1
-    published = mentalalign(monkeypatch, tmp_path, changes, late, as_published=True)
-    assert of(published, "clinicians", 12, "claude-3.5-haiku", "empathy")["score"] == 1
-    assert published.groupby("history_id")["dialogue_id"].nunique().max() == 1
-    assert published.loc[
-        published["history_id"] == "mentalalign-0011", "dialogue_id"
-    ].unique().tolist() == ["mentalalign-0010"]
+    people = found[found["rater"] == "clinicians"].groupby("history_id")
+    assert "mentalalign-0014" not in people.groups
+    assert people.get_group("mentalalign-0021-people")["flags"].iloc[0] == ["other_question"]
+    assert of(published, "clinicians", 12, "claude-3.5-haiku").loc["empathy", "score"] == 1
+    for table in made:
+        assert table.groupby("history_id")["dialogue_id"].nunique().max() == 1
+    late = published[published["history_id"] == "mentalalign-0011"]
+    assert late["dialogue_id"].unique().tolist() == ["mentalalign-0010"]
 
 
-def test_a_question_that_only_the_people_had_is_a_history_of_its_own(monkeypatch, tmp_path):
-    found = mentalalign(monkeypatch, tmp_path, questions={20: "As a counsellor, I would say this."})
-    own = found[found["history_id"] == "mentalalign-0021-people"]
-    assert own["rater"].unique().tolist() == ["clinicians"]
-    assert own["flags"].iloc[0] == ["other_question"]
+def test_no_text_of_the_files_leaves_the_loader(made):
+    said = made[0].to_csv() + str(made[0].attrs)
+    assert "SECRET" not in said
+    assert "Question" not in said
 
 
-def test_no_text_of_the_files_leaves_the_loader(monkeypatch, tmp_path):
-    changes = {
-        ("gpt-4o_llm_judge", 3, "llama_3"): mentalalign_cell(
-            (2,) * 7, Explanation="SECRET explanation"
-        )
-    }
-    found = mentalalign(monkeypatch, tmp_path, changes, {5: "SECRET question"})
-    assert "SECRET" not in found.to_csv() + str(found.attrs)
-    assert "Question" not in found.to_csv()
-
-
-def test_judges_that_saw_other_questions_or_a_missing_column_are_errors(monkeypatch, tmp_path):
-    files = mentalalign_files(N, {})
-    other = pd.read_excel(io.BytesIO(files["o4-mini_llm_judge.xlsx"]), engine="openpyxl")
-    other.loc[4, "context"] = "Another question?"
-    book = io.BytesIO()
-    other.to_excel(book, index=False)
-    mirrored(
-        monkeypatch, tmp_path, "mentalalign", files | {"o4-mini_llm_judge.xlsx": book.getvalue()}
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"context": "Another question?"}, "the questions of o4-mini are not those of gpt-4o"),
+        ({"judge_response_claude": None}, "o4-mini_llm_judge.xlsx: missing claude"),
+    ],
+)
+def test_judges_that_saw_other_questions_or_a_missing_column_are_errors(
+    monkeypatch, tmp_path, change, said
+):
+    files = mentalalign_files(3, {})
+    other = pd.read_excel(io.BytesIO(files["o4-mini_llm_judge.xlsx"]), engine="openpyxl").assign(
+        **change
     )
-    with pytest.raises(DataError, match="the questions of o4-mini are not those of gpt-4o"):
-        derive("mentalalign")
     book = io.BytesIO()
-    other.drop(columns="judge_response_claude").to_excel(book, index=False)
-    mirrored(
-        monkeypatch, tmp_path, "mentalalign", files | {"o4-mini_llm_judge.xlsx": book.getvalue()}
-    )
-    with pytest.raises(DataError, match="o4-mini_llm_judge.xlsx: missing claude"):
+    other.dropna(axis="columns", how="all").to_excel(book, index=False)
+    files["o4-mini_llm_judge.xlsx"] = book.getvalue()
+    mirrored(monkeypatch, tmp_path, "mentalalign", files)
+    with pytest.raises(DataError, match=said):
         derive("mentalalign")
 
 
 @pytest.fixture(scope="module")
-def _read_once():
-    """Parse the five workbooks once for both ways to count."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mentalalign_module, "_read", functools.cache(mentalalign_module._read))
-        yield
+def real():
+    return load_scores("mentalalign")
 
 
 @pytest.fixture(scope="module")
-def real(mirror, _read_once):
-    return derive("mentalalign")
-
-
-@pytest.fixture(scope="module")
-def published(mirror, _read_once):
-    return derive("mentalalign", as_published=True)
+def published():
+    return load_scores("mentalalign", as_published=True)
 
 
 @pytest.mark.mirror
@@ -457,31 +410,12 @@ def test_original_is_never_called_human(real):
     assert real.loc[real["rater_kind"] == "human", "rater"].unique().tolist() == ["clinicians"]
 
 
-def test_verdicts_of_mentalalign_are_pairs_of_its_scores(monkeypatch, tmp_path):
-    changes = {
-        ("Human_judge", 3, "original"): mentalalign_cell((5,) * 7),
-        ("Human_judge", 4, "original"): None,
-    }
-    scores = mentalalign(monkeypatch, tmp_path, changes).query(
-        "dimension == 'empathy' and rater_kind == 'human'"
-    )
-    found = scores_to_verdicts(scores)
-    assert len(found) == N * 45
-    assert found["dimension"].unique().tolist() == ["empathy"]
-    assert found["rater"].unique().tolist() == ["clinicians"]
-    assert found["verdict"].value_counts(dropna=False).to_dict() == {
-        "tie": (N - 2) * 45 + 36 + 36,
-        "b": 7,
-        "a": 2,
-        np.nan: 9,
-    }  # seven names come before original
-    assert found.loc[found["verdict"].isna(), "state"].unique().tolist() == ["abstained"]
+def test_verdicts_of_mentalalign_are_pairs_of_its_scores(real):
+    people = real.query("dimension == 'empathy' and rater_kind == 'human'")
+    found = scores_to_verdicts(people)
+    assert len(found) == 1000 * 45
+    assert set(zip(found["dimension"], found["rater"], strict=True)) == {("empathy", "clinicians")}
     pd.testing.assert_frame_equal(found, check_table("verdicts", found))
-    people = load_scores("mentalalign").query("dimension == 'empathy' and rater_kind == 'human'")
-    published = scores_to_verdicts(people)
-    assert published.groupby(["dimension", "rater"]).size().to_dict() == {
-        ("empathy", "clinicians"): 1000 * 45
-    }
 
 
 # Blocks -----------------------------------------------------------------------------------------
