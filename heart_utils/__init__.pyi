@@ -8,7 +8,6 @@ from .agreement.generalizability import (
 )
 from .agreement.kappa import (
     cohen_kappa as cohen_kappa,
-    gwet_ac as gwet_ac,
     icc as icc,
     judge_reliability as judge_reliability,
     krippendorff_alpha as krippendorff_alpha,
@@ -17,8 +16,6 @@ from .agreement.panel import agreement_with_baselines as agreement_with_baseline
 from .agreement.prediction_powered import prediction_powered_ratings as prediction_powered_ratings
 from .agreement.raters import (
     decide_exclusions as decide_exclusions,
-    ExclusionRule as ExclusionRule,
-    rater_quality as rater_quality,
 )
 from .evidence import (
     measured_effects as measured_effects,
@@ -47,7 +44,6 @@ from .ratings.ratings import (
     Ratings as Ratings,
 )
 from .ratings.resampling import bootstrap_ci as bootstrap_ci, estimate_rng as estimate_rng
-from .ratings.standings import consistency as consistency
 from .ratings.verdicts import (
     combine_orders as combine_orders,
     RatingsError as RatingsError,
@@ -78,7 +74,6 @@ from .runs import (
     open_run as open_run,
     Run as Run,
 )
-from .scores import weigh_scores as weigh_scores
 from .simulate.conversations import (
     ConversationCosts as ConversationCosts,
     plan_conversations as plan_conversations,

@@ -257,7 +257,6 @@ def icc(
     scores: pd.DataFrame,
     *,
     kind: str = "A,1",
-    dimension: str | None = None,
     raters: Sequence[str] | None = None,
     cluster: str | None = "dialogue_id",
     n_resamples: int = 1000,
@@ -273,12 +272,10 @@ def icc(
     Parameters
     ----------
     scores
-        The scores table.
+        The scores table, on one dimension.
     kind
         ``"A,1"``, ``"C,1"``, ``"A,k"`` or ``"C,k"``: agreement or consistency, of one or of the
         mean of k.
-    dimension
-        A line of the rubric.
     raters
         Which raters; by default all.
     cluster
@@ -303,9 +300,7 @@ def icc(
     >>> round(icc(scores, cluster=None, n_resamples=0).value, 3)  # 2 / (2 + 2 / 3 * 1.5)
     0.667
     """
-    votes = read_votes(
-        _on_dimension(need(scores, ["score"], "This needs scores."), dimension), cluster=cluster
-    )
+    votes = read_votes(need(scores, ["score"], "This needs scores."), cluster=cluster)
     one_dimension(votes)
     chosen = list(votes.raters) if raters is None else list(raters)
     if len(set(chosen)) < 2 or not set(chosen) <= set(votes.raters):
@@ -423,16 +418,6 @@ def answer_sheet(votes: Votes) -> Array:
     sheet = np.full((len(votes.units), len(votes.raters)), np.nan)
     sheet[votes.unit, votes.rater] = values[votes.value]
     return sheet
-
-
-def _on_dimension(table: pd.DataFrame, dimension: str | None) -> pd.DataFrame:
-    if dimension is None:
-        return table
-    rows = need(table, ["dimension"], "A dimension was named.")
-    if dimension not in set(rows["dimension"]):
-        present = ", ".join(map(str, rows["dimension"].unique()))
-        raise AgreementError(f"The table has no dimension {dimension!r}. It has {present}.")
-    return rows[rows["dimension"] == dimension]
 
 
 def _read(table: pd.DataFrame, cluster: str | None) -> tuple[Votes, Array]:

@@ -194,18 +194,17 @@ def share_ci(
     of: ArrayLike,
     among: ArrayLike,
     *,
-    cluster: pd.Series | pd.DataFrame,
+    cluster: pd.Series,
     rng: Rng = None,
     n_resamples: int = 1000,
     ci_level: float = 0.95,
 ) -> Interval:
     """Compute a share, the sum of `of` over that of `among`, with an interval."""
-    # With two columns, dialogue and rater, or with few clusters, which may be of unequal size: by
-    # an error, without replicates.
+    # With few clusters, which may be of unequal size: by an error, without replicates.
     counts = pd.DataFrame(
         {"of": np.asarray(of, dtype=float), "among": among}, index=cluster.index
     ).astype(float)
-    if isinstance(cluster, pd.Series) and cluster[counts["among"] > 0].nunique() >= MANY_CLUSTERS:
+    if cluster[counts["among"] > 0].nunique() >= MANY_CLUSTERS:
         return bootstrap_ci(
             counts,
             lambda sums: sums["of"] / sums["among"].where(sums["among"] > 0),
@@ -218,11 +217,10 @@ def share_ci(
         )
     share = float(counts["of"].sum() / (counts["among"].sum() or np.nan))
     influence = (counts["of"] - share * counts["among"]).to_numpy() / counts["among"].sum()
-    ways = cluster.to_frame() if isinstance(cluster, pd.Series) else cluster
-    codes = [pd.factorize(ways[column])[0] for column in ways]
-    n_clusters = min(int(code.max()) + 1 for code in codes)
-    check_clusters(n_clusters, " or ".join(map(str, ways)))
-    se, even_clusters = clustered_error(influence, counts["among"].to_numpy(), *codes)
+    codes, names = pd.factorize(cluster)
+    n_clusters = len(names)
+    check_clusters(n_clusters, cluster.name)
+    se, even_clusters = clustered_error(influence, counts["among"].to_numpy(), codes)
     low, high = error_ends(share, se, even_clusters, ci_level, least=0.0, most=1.0)
     few = n_clusters < ENOUGH_CLUSTERS
     return Interval(share, float(low), float(high), se, ci_level, n_clusters, 0, few, np.empty(0))
@@ -377,23 +375,6 @@ def interaction_codes(one: Codes, n_one: int, other: Codes, n_other: int) -> tup
     return np.searchsorted(names, key), len(names)
 
 
-def two_way_error(influence: Array, dialogue: Codes, rater: Codes) -> float:
-    """Compute a two-way cluster-robust standard error.
-
-    Cameron and others (2011), https://doi.org/10.1198/jbes.2010.07136.
-    """
-    cell, _ = interaction_codes(dialogue, dialogue.max() + 1, rater, rater.max() + 1)
-    by_dialogue, by_rater, by_cell = (
-        float((np.bincount(code, influence) ** 2).sum()) for code in (dialogue, rater, cell)
-    )
-    fewest = min(len(np.unique(dialogue)), len(np.unique(rater)))
-    return float(
-        np.sqrt(
-            max(by_dialogue + by_rater - by_cell, by_dialogue, by_rater) * fewest / (fewest - 1.0)
-        )
-    )
-
-
 def clustered_error(influence: Array, weight: Array, *clusters: Codes) -> tuple[float, float]:
     """Compute the standard error of a weighted mean over clusters, one or two ways, and their size.
 
@@ -453,15 +434,13 @@ def _degrees(share: Array) -> float:
     return max(float(own.sum()) ** 2 / spread, 1.0)
 
 
-def refuse_few_raters(
-    dialogue: Codes, rater: Codes, clusters: tuple[str, str], where: str = ""
-) -> None:
+def refuse_few_raters(dialogue: Codes, rater: Codes, clusters: tuple[str, str]) -> None:
     """Refuse raters who are too few, or not separable from dialogues."""
     outer, inner = clusters
     n_dialogues, n_raters = len(np.unique(dialogue)), len(np.unique(rater))
     if n_raters < FEW_RATERS:
         raise VerdictsError(
-            f"{n_raters} of {inner!r}{where} are too few to stand for others like them (at least"
+            f"{n_raters} of {inner!r} are too few to stand for others like them (at least"
             f" {FEW_RATERS} are needed): take them as fixed and resample dialogues alone"
             f" (cluster={outer!r}), by rater if they differ."
         )
@@ -469,7 +448,7 @@ def refuse_few_raters(
     if n_cells in (n_dialogues, n_raters):
         inner, outer = (inner, outer) if n_cells == n_raters else (outer, inner)
         raise VerdictsError(
-            f"Each {inner} belongs to one {outer} only{where}, so the two cannot be told apart. "
+            f"Each {inner} belongs to one {outer} only, so the two cannot be told apart. "
             f"Resample the {outer} alone: it carries what is inside it (cluster={outer!r})."
         )
 

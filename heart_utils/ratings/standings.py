@@ -30,7 +30,6 @@ from heart_utils.ratings.resampling import (
     interval_ends,
     known_error,
     ratio,
-    refuse_few_raters,
     share_ci,
     standard_error,
 )
@@ -209,7 +208,6 @@ def head_to_head(
     rng: Rng = None,
     by: Sequence[str] = (),
     dimension: str = "overall",
-    cluster: str | Sequence[str] = "dialogue_id",
     n_resamples: int = 1000,
     ci_level: float = 0.95,
 ) -> pd.DataFrame:
@@ -229,23 +227,20 @@ def head_to_head(
         Columns to split by, such as ``slice``.
     dimension
         A line of the rubric.
-    cluster
-        Or ``["dialogue_id", "rater"]`` for a two-way variance.
     n_resamples, ci_level
-        Of the intervals.
+        Of the intervals, over dialogues.
 
     Returns
     -------
     pandas.DataFrame
         One row per group and ``outcome``: ``share`` with its interval, ``n_verdicts``,
-        ``n_clusters`` (of two, the fewer). ``people``, ``models``, ``tie`` and ``inconsistent`` are
+        ``n_clusters``. ``people``, ``models``, ``tie`` and ``inconsistent`` are
         shares of all; ``models_of_decided`` of those where someone was preferred.
 
     Raises
     ------
     RatingsError
-        If a kind is unknown, no person meets a model, or raters of two clusters are under 20 or in
-        one dialogue each.
+        If a kind is unknown, or no person meets a model.
 
     Examples
     --------
@@ -255,9 +250,7 @@ def head_to_head(
     >>> head_to_head(votes, who, n_resamples=50)["share"].head(2).tolist()
     [0.5, 0.5]
     """
-    clusters = [cluster] if isinstance(cluster, str) else list(cluster)
-    entries = read_verdicts(verdicts, dimension=dimension, cluster=clusters[0])
-    need(verdicts, clusters)
+    entries = read_verdicts(verdicts, dimension=dimension, cluster="dialogue_id")
     kind = kinds_of(responders, entries.responders)
     person, model = kind == "human", kind == "model"
     a_person = person[entries.a] & model[entries.b]
@@ -277,22 +270,13 @@ def head_to_head(
     rows = entries.table.iloc[entries.rows[meet]]
     parts, rows = [], rows.assign(outcome=outcome)
     for group, of_group in rows.groupby(list(by), sort=True) if by else [((), rows)]:
-        outcomes, drawn = (
-            of_group["outcome"],
-            of_group[clusters[0]] if len(clusters) == 1 else of_group[clusters],
-        )
-        if len(clusters) == 2:
-            where = "".join(
-                f" where {column} is {value!r}" for column, value in zip(by, group, strict=True)
-            )
-            codes = [pd.factorize(of_group[column])[0] for column in clusters]
-            refuse_few_raters(codes[0], codes[1], (clusters[0], clusters[1]), where)
+        outcomes = of_group["outcome"]
         for name in (*OUTCOMES, "models_of_decided"):
             decided = name == "models_of_decided"
             share = share_ci(
                 outcomes == ("models" if decided else name),
                 outcomes.isin(OUTCOMES[:2]) if decided else 1,
-                cluster=drawn,
+                cluster=of_group["dialogue_id"],
                 rng=rng,
                 n_resamples=n_resamples,
                 ci_level=ci_level,

@@ -20,9 +20,7 @@ from heart_utils.ratings.resampling import (
     interval_of,
     p_value,
     share_ci,
-    two_way_error,
 )
-from heart_utils.ratings.standings import head_to_head
 from heart_utils.ratings.verdicts import RatingsError
 
 
@@ -198,28 +196,6 @@ def test_resamples_that_never_move_test_nothing():
         assert np.isnan(p_value(estimate, estimate + 1e-14 * np.arange(50), 20))
 
 
-@pytest.mark.parametrize(
-    ("influence", "dialogue", "rater", "variance"),
-    [
-        # dialogues 3 and -1, raters 2 and 0, cells 2, 1, 0 and -1: 10 + 4 - 6 = 8, less than 10
-        ([2, 1, 0, -1], [0, 0, 1, 1], [0, 1, 0, 1], 10 * 2),
-        ([2, 2, 1, 1], [0, 0, 1, 1], [0, 1, 0, 1], (20 + 18 - 10) * 2),
-        # less than that of raters alone, it is theirs
-        (
-            np.tile([-1, -1, 2], 4) / 36,
-            np.repeat(range(4), 3),
-            np.tile(range(3), 4),
-            3 / 2 * 6 / 81,
-        ),
-    ],
-)
-def test_a_statistic_of_dialogues_and_raters_has_the_two_way_error(
-    influence, dialogue, rater, variance
-):
-    parts = np.array(influence, float), np.array(dialogue), np.array(rater)
-    assert two_way_error(*parts) ** 2 == pytest.approx(variance)
-
-
 def test_the_error_over_uneven_clusters_is_the_jackknife_s():
     """Clusters of 1, 3 and 6 rows: leave each out, and take (n - 1) / n of the squared moves of the
     mean."""
@@ -278,11 +254,6 @@ def test_where_nothing_was_observed_there_is_no_interval_and_no_warning():
 BOTH = ["dialogue_id", "rater"]
 
 
-WHO = pd.DataFrame(
-    {"responder": list("wxyz"), "responder_kind": ["human", "model", "model", "human"]}
-)
-
-
 def wilson(share, variance, n_clusters):
     """Wilson's interval with as many observations as would have this variance, written out."""
     t, n = stats.t.ppf(0.975, n_clusters - 1), share * (1 - share) / variance
@@ -299,30 +270,20 @@ def people(rng):
     return table.assign(verdict=table["verdict"].mask(says_a, "a"))
 
 
-def test_the_variance_of_a_share_is_dialogues_and_raters_less_what_is_counted_twice(people, rng):
-    people = people[people["rater_kind"] == "human"]
-    found = head_to_head(people, WHO, rng=rng, cluster=BOTH).set_index("outcome").loc["tie"]
-    kinds = WHO.set_index("responder")["responder_kind"]
-    met = people[people["responder_a"].map(kinds) != people["responder_b"].map(kinds)]
-    off = met.assign(off=(met["verdict"] == "tie") - (met["verdict"] == "tie").mean())
-    share = (met["verdict"] == "tie").mean()
+def test_the_variance_of_a_share_is_dialogues_and_raters_less_what_is_counted_twice(people):
+    votes = people[people["rater_kind"] == "human"]
+    votes = votes.assign(off=votes["verdict"].eq("tie") - votes["verdict"].eq("tie").mean())
 
     def leave_out(by):
-        moves = [off.drop(index=rows.index)["off"].mean() for _, rows in off.groupby(by)]
+        moves = [votes.drop(index=rows.index)["off"].mean() for _, rows in votes.groupby(by)]
         return (len(moves) - 1) / len(moves) * np.square(moves).sum()
 
     dialogues, raters, cells = (leave_out(by) for by in ("dialogue_id", "rater", BOTH))
-    variance = max(dialogues + raters - cells, dialogues, raters)
-    _, even = clustered_error(
-        (off["off"] / len(off)).to_numpy(),
-        np.ones(len(off)),
-        *(pd.factorize(off[by])[0] for by in BOTH),
-    )
-    assert found["n_clusters"] == 24 > even > 2
-    assert found["share"] == pytest.approx(share)
-    assert [found["ci_low"], found["ci_high"]] == pytest.approx(wilson(share, variance, even))
-    assert found["n_clusters"] == 24
-    assert found["provisional"]
+    codes = (pd.factorize(votes[by])[0] for by in BOTH)
+    off = (votes["off"] / len(votes)).to_numpy()
+    error, even = clustered_error(off, np.ones(len(votes)), *codes)
+    assert error**2 == pytest.approx(max(dialogues + raters - cells, dialogues, raters))
+    assert 2 < even < 24
 
 
 def test_a_rater_s_pairs_of_votes_count_for_both_raters_in_them(people):
@@ -374,20 +335,13 @@ def nested(votes):
 
 HUMANS = ("human", "human")
 FIXED = {
-    "too few people": (lambda rows: head_to_head(few(rows), WHO, cluster=BOTH), "3 of 'rater' are too few to stand for others"),
-    "too few of them agree": (lambda rows: pairwise_agreement(few(rows), between=HUMANS, cluster=BOTH), "3 of 'rater' are too few"),
+    "too few people": (lambda rows: pairwise_agreement(few(rows), between=HUMANS, cluster=BOTH), "3 of 'rater' are too few"),
     "too few for ratings": (lambda rows: fit_ratings(few(rows), cluster=BOTH), "3 of 'rater' are too few"),
-    "a rater in one dialogue": (lambda rows: head_to_head(nested(people_of(rows)), WHO, cluster=BOTH), "Each rater belongs to one dialogue_id only"),
-    "so in ratings": (lambda rows: fit_ratings(nested(rows), cluster=BOTH), "rater .* one dialogue_id only.*Resample the dialogue_id alone"),
+    "a rater in one dialogue": (lambda rows: fit_ratings(nested(rows), cluster=BOTH), "rater .* one dialogue_id only.*Resample the dialogue_id alone"),
     "a dialogue of one rater": (lambda rows: fit_ratings(rows.assign(rater="r" + rows["dialogue_id"]), cluster=["rater", "dialogue_id"]), "Each .* belongs to one"),
     "judges": (lambda rows: pairwise_agreement(rows, between=("p1", "m0"), cluster=BOTH), "only where a rater group is people"),
     "no rater": (lambda rows: pairwise_agreement(rows, cluster=["dialogue_id", "slice"]), "and 'rater'; got"),
-    "no such column": (lambda rows: head_to_head(rows, WHO, cluster=["dialogue_id", "grader"]), "lack the column grader"),
 }  # fmt: skip
-
-
-def people_of(rows):
-    return rows[rows["rater_kind"] == "human"]
 
 
 def few(rows):

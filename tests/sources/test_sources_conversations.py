@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from data.make.conversations import CONVERSATIONS
+from data.make.conversations import CONVERSATIONS, two_way_error
 from data.make.official import derive
 from heart_utils.runs import find_root, open_run
 from heart_utils.sources import catalogue
@@ -282,3 +282,25 @@ def test_a_file_with_something_unknown_is_refused_with_its_row(
     monkeypatch.setenv("HEART_DATA_MIRROR", str(tmp_path))
     with pytest.raises(DataError, match=said):
         derive(folder)
+
+
+@pytest.mark.parametrize(
+    ("influence", "dialogue", "rater", "variance"),
+    [
+        # dialogues 3 and -1, raters 2 and 0, cells 2, 1, 0 and -1: 10 + 4 - 6 = 8, less than 10
+        ([2, 1, 0, -1], [0, 0, 1, 1], [0, 1, 0, 1], 10 * 2),
+        ([2, 2, 1, 1], [0, 0, 1, 1], [0, 1, 0, 1], (20 + 18 - 10) * 2),
+        # less than that of raters alone, it is theirs
+        (
+            np.tile([-1, -1, 2], 4) / 36,
+            np.repeat(range(4), 3),
+            np.tile(range(3), 4),
+            3 / 2 * 6 / 81,
+        ),
+    ],
+)
+def test_a_statistic_of_dialogues_and_raters_has_the_two_way_error(
+    influence, dialogue, rater, variance
+):
+    parts = np.array(influence, float), np.array(dialogue), np.array(rater)
+    assert two_way_error(*parts) ** 2 == pytest.approx(variance)
