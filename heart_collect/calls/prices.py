@@ -8,14 +8,10 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from heart_collect.calls.models import Call, Model, Request, load_litellm, provider_at
 from heart_utils.extras import extra
 from heart_utils.settings import JsonObject
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["MAX_GROWTH", "BudgetError", "price"]
 

@@ -614,16 +614,6 @@ def test_a_step_waits_for_a_database_that_is_away(ledger, monkeypatch, step):
         )
 
 
-def test_an_answer_is_logged_with_its_model_where_the_request_is_known(ledger, tmp_path):
-    ledger.log = tmp_path / "calls.jsonl"
-    known, unknown = ask("known"), ask("unknown")
-    answers = [Call(one.key, status="ok", text="said", total_ms=1500.0) for one in (known, unknown)]
-    ledger.record(answers, requests={known.key: known})
-    lines = [json.loads(line) for line in ledger.log.read_text(encoding="utf-8").splitlines()]
-    assert [(line["call"], line["model"], line["seconds"]) for line in lines] == [
-        (known.key, "judge", 1.5), (unknown.key, None, 1.5)]  # fmt: skip
-
-
 def test_a_file_that_another_program_holds_is_waited_for(tmp_path, monkeypatch):
     monkeypatch.setattr(database, "WAIT_S", 0.1)  # of SQLite's own
     ledger, [request] = open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite"), [ask("hello")]

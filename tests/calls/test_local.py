@@ -3,14 +3,10 @@ tests)."""
 
 import hashlib
 import os
-import stat
 import sys
-import threading
-from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
-from filelock import FileLock, Timeout
 
 from heart_collect.calls import engine as local
 from heart_collect.calls.engine import NotInstalledError, ask_all, serve_local
@@ -38,62 +34,19 @@ def test_weights_are_taken_if_they_are_there_and_are_those_that_are_known(weight
     with pytest.raises(ModelError, match="another model would answer under this name"):
         local._weights()
     weights.unlink()
-    with pytest.raises(NotInstalledError, match="installed without its weights"):
+    advice = pytest.raises(NotInstalledError, match="xllamacpp.*--no-deps -r requirements/model")
+    with advice:
         local._weights()
     monkeypatch.undo()
     monkeypatch.setattr(local, "PACKAGE", "no-such-package-here")
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
-    with pytest.raises(NotInstalledError, match="no-such-package-here.*--no-deps"):
+    with advice:
         local._weights()
+
+
+def test_without_the_server_the_weights_are_of_no_use(weights, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(NotInstalledError, match="xllamacpp.*--no-deps -r requirements/model.txt"):
+    with pytest.raises(NotInstalledError, match="needs xllamacpp"):
         local._weights()
-
-
-@pytest.fixture
-def lock(monkeypatch, tmp_path):
-    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
-    monkeypatch.setattr(local, "_weights", lambda: None)
-    return tmp_path / local.LOCK
-
-
-def test_a_second_server_says_after_a_second_that_it_waits_and_gives_up_after_half_an_hour(
-    lock, monkeypatch, capsys
-):
-    waited = []
-
-    def wait(self, timeout):
-        waited.append((timeout, "waiting" in capsys.readouterr().err))
-        raise Timeout(str(lock))
-
-    monkeypatch.setattr(FileLock, "acquire", wait)
-    monkeypatch.setattr(
-        local, "_start", lambda weights: pytest.fail("started beside another server")
-    )
-    with (
-        pytest.raises(ModelError, match="has served the embedded model for 30 minutes"),
-        serve_local(),
-    ):
-        pytest.fail("served beside another server")
-    assert waited == [(1.0, False), (1800.0, True)]
-
-
-def test_a_server_starts_once_another_one_has_ended(lock, monkeypatch, capsys):
-    """Also one that another user of the machine began."""
-    first = FileLock(lock, thread_local=False)  # the timer lets go of it
-    first.acquire()
-    threading.Timer(1.2, first.release).start()
-    monkeypatch.setattr(
-        local, "_start", lambda weights: SimpleNamespace(listening_address="http://127.0.0.1:1")
-    )
-    with serve_local() as address:
-        assert address == "http://127.0.0.1:1/v1"
-    assert "waiting for it" in capsys.readouterr().err
-    lock.unlink()
-    mask = os.umask(0)
-    with serve_local():
-        os.umask(mask)
-        assert stat.S_IMODE(lock.stat().st_mode) == 0o666
 
 
 @pytest.mark.parametrize(("cores", "threads"), [(None, 1), (1, 1), (2, 2), (64, 2)])
@@ -121,16 +74,8 @@ def test_the_server_hears_this_machine_only_and_answers_as_many_as_are_asked_at_
     assert local_model().timeout_s == 15 * 60
 
 
-def test_the_server_has_ended_before_another_process_may_start_one(monkeypatch):
-    """Also where the block broke off."""
+def test_the_server_ends_with_the_block_also_where_it_broke_off(monkeypatch):
     ended = []
-
-    @contextmanager
-    def lock():
-        try:
-            yield
-        finally:
-            ended.append("lock")
 
     class Server:
         listening_address = "http://127.0.0.1:1/"
@@ -138,13 +83,12 @@ def test_the_server_has_ended_before_another_process_may_start_one(monkeypatch):
         def __del__(self):
             ended.append("server")
 
-    monkeypatch.setattr(local, "_only_one", lock)
     monkeypatch.setattr(local, "_weights", lambda: None)
     monkeypatch.setattr(local, "_start", lambda weights: Server())
     with pytest.raises(KeyError) as broke, serve_local() as address:
         raise KeyError(address)
     assert broke.value.args == ("http://127.0.0.1:1/v1",)
-    assert ended == ["server", "lock"]
+    assert ended == ["server"]
 
 
 @pytest.mark.live

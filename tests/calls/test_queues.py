@@ -11,7 +11,7 @@ from heart_collect.calls import flow as queues
 from heart_collect.calls import outcomes
 from heart_collect.calls.flow import backoff, make_queues
 from heart_collect.calls.models import Model, Request
-from heart_collect.calls.outcomes import Failure, Limit, shared_length, with_breakpoints
+from heart_collect.calls.outcomes import Failure, Limit, with_breakpoints
 
 JUDGE = Model(
     "judge", "openai/test", api_base="http://127.0.0.1:9/v1", price_prompt=1.0, price_completion=2.0
@@ -60,6 +60,11 @@ def test_each_model_has_a_queue_in_the_order_of_its_requests():
         requests[::2],
         requests[1::2],
     ]
+    [shut] = make_queues([ask("a", dataclasses.replace(JUDGE, api_key_env="NO_SUCH_KEY"))], None)
+    assert (by_model[0].closed, shut.closed) == (
+        None,
+        "the environment variable NO_SUCH_KEY is not set",
+    )
 
 
 @pytest.mark.parametrize(
@@ -231,15 +236,29 @@ def test_words_are_cut_at_marks_and_stay_the_same():
     assert messages[1]["content"] == "abcdefgh"
 
 
-def test_requests_share_what_they_begin_with_if_all_before_is_the_same():
-    rules, others = {"role": "system", "content": "rules"}, {"role": "system", "content": "others"}
-    first, second = {"role": "user", "content": "abcd"}, {"role": "user", "content": "abx"}
-    assert shared_length(Request(JUDGE, (rules, first)), Request(JUDGE, (rules, second))) == 2
-    assert shared_length(Request(JUDGE, (rules, first)), Request(JUDGE, (others, second))) == 0
-    assert (
-        shared_length(Request(JUDGE, (rules, first)), Request(JUDGE, (rules, second), {"top_k": 1}))
-        == 0
-    )
+RULES, OTHERS = {"role": "system", "content": "rules"}, {"role": "system", "content": "others"}
+
+
+@pytest.mark.parametrize(
+    ("name", "n_shared", "other", "marks"),
+    [
+        ("anthropic/claude-sonnet-4", 4096, {}, [4096]),
+        ("anthropic/claude-sonnet-4", 4095, {}, []),  # too little
+        ("anthropic/claude-sonnet-4", 5000, {"options": {"top_k": 1}}, []),
+        ("anthropic/claude-sonnet-4", 5000, {"rules": OTHERS}, []),
+        ("openai/gpt-4o", 5000, {}, []),  # it keeps what repeats by itself
+    ],
+)
+def test_what_neighbours_share_is_marked_where_all_before_is_the_same(name, n_shared, other, marks):
+    model, text = Model("m", name), "z" * n_shared
+    both = [
+        Request(model, (rules, {"role": "user", "content": f"{text}{end}"}), options)
+        for end, rules, options in (
+            ("a", RULES, {}),
+            ("b", other.get("rules", RULES), other.get("options", {})),
+        )
+    ]
+    assert [task.breakpoints for task in make_queues(both, None)[0].tasks] == [marks, marks]
 
 
 # -- what is recorded of an answer

@@ -131,17 +131,18 @@ def test_the_first_word_is_timed_at_the_reply_and_not_at_the_thought():
 
 
 @pytest.mark.parametrize("fault", [None, "whole"])  # streamed, and not
-def test_a_model_that_only_thinks_is_asked_a_few_times_and_no_more(fault, tmp_path):
+def test_a_model_that_only_thinks_is_asked_a_few_times_and_no_more(fault, tmp_path, monkeypatch):
+    monkeypatch.setattr("heart_collect.calls.flow.MAX_THOUGHTS", 6)
     histories = load_histories("sample").head(1)
     with serving(Provider(answer="<think>I wonder", faults={fault: 1.0} if fault else {})) as there:
         free = {"price_prompt": 0, "price_completion": 0}
         model = Model("m", "openai/m", api_base=there.address, **free)
         ledger = open_ledger(f"sqlite:///{tmp_path}/l.sqlite")
-        asked = {"ledger": ledger, "repeats": 60, "progress": False}
-        with pytest.warns(UserWarning, match="m: its queue was stopped.*20 answers in a row.*room"):
+        asked = {"ledger": ledger, "repeats": 20, "progress": False}
+        with pytest.warns(UserWarning, match="m: its queue was stopped.*6 answers in a row.*room"):
             replies = collect_replies(histories, [model], **asked)
-        assert len(there.requests) <= 21  # the first may have found that the server does not stream
+        assert len(there.requests) <= 7  # the first may have found that the server does not stream
         assert set(replies["state"]) == {"error"}
         there.answer = REPLY
         replies = collect_replies(histories, [model], **asked)
-    assert replies["state"].value_counts().to_dict() == {"valid": 40, "error": 20}
+    assert replies["state"].value_counts().to_dict() == {"valid": 14, "error": 6}
