@@ -29,6 +29,10 @@ def table_of(block, responders="wxyz", raters="jkl", dimensions=("empathy", "saf
     )
 
 
+def of_two_kinds(table):
+    return table.assign(rater_kind=np.where(table["rater"] == "j", "human", "model"))
+
+
 def world(rng, *, distinct, n=80, noise=0.7):
     """A reply has one quality that all dimensions share, and one of each dimension's own with
     weight `distinct`."""
@@ -88,9 +92,7 @@ def test_judges_that_agree_do_not_make_a_dimension_distinct_for_people(rng):
         + own * np.array([0.0, 1.0, 1.0])[:, None]
         + noise * np.array([0.7, 0.4, 0.4])[:, None]
     )
-    table = table_of(block)
-    table["rater_kind"] = table["rater"].map({"j": "human", "k": "model", "l": "model"})
-    found = measure_halo(table, rng=rng, n_resamples=300)
+    found = measure_halo(of_two_kinds(table_of(block)), rng=rng, n_resamples=300)
     labels = found.dimensions.groupby("kinds")["label"].unique()
     assert labels["human with model"].tolist() == [NOT_DISTINCT]
     assert labels["model with model"].tolist() == [""]
@@ -135,10 +137,12 @@ def test_the_false_alarm_rate_over_dimensions_is_held(rng):
     assert alarms <= 3  # more has a chance of 0.002 at 2.5 %
 
 
-def test_p_values_are_corrected_for_the_dimensions_of_one_kind_of_pair(rng):
-    table = table_of(world(rng, distinct=0.25, n=40))
-    table["rater_kind"] = table["rater"].map({"j": "human", "k": "model", "l": "model"})
-    for _, rows in measure_halo(table, rng=rng, n_resamples=100).dimensions.groupby("kinds"):
+def test_p_values_are_corrected_for_the_dimensions_of_one_kind_of_pair_and_tables_are_numbered(rng):
+    table = of_two_kinds(table_of(world(rng, distinct=0.25, n=40)))
+    found = measure_halo(table, rng=rng, n_resamples=100)
+    for rows in (found.dimensions, found.second, found.raters):
+        assert rows.index.tolist() == list(range(len(rows)))
+    for _, rows in found.dimensions.groupby("kinds"):
         p = rows["p"].sort_values()
         by_hand = (p * [3, 2, 1]).cummax().clip(upper=1.0)
         assert rows["p_holm"].to_dict() == pytest.approx(by_hand.to_dict())
@@ -181,16 +185,6 @@ def test_the_share_of_dimensions_that_are_one_is_all_with_the_doubt_that_few_dia
     assert raters["ci_high"].tolist() == pytest.approx([1.0] * 3)
     # t with 11 degrees of freedom
     assert raters["ci_low"].tolist() == pytest.approx([12 / (12 + 2.200985**2)] * 3, abs=1e-6)
-
-
-def test_tables_are_numbered(rng):
-    block = world(rng, distinct=0.0, n=12)
-    table = table_of(block).assign(
-        rater_kind=lambda rows: rows["rater"].map({"j": "human", "k": "model", "l": "model"})
-    )
-    found = measure_halo(table, rng=rng, n_resamples=50)
-    for rows in (found.dimensions, found.second, found.raters):
-        assert rows.index.tolist() == list(range(len(rows)))
 
 
 def test_all_scores_at_the_ceiling_are_no_evidence_either_way(rng):

@@ -33,6 +33,21 @@ def scores_of(values, n=40):
     )
 
 
+KEYS = [("j", "mine"), ("j", "free"), ("k", "mine"), ("k", "free")]
+PLAIN = dict(zip(KEYS, (lambda c: 4 + c % 2, 3, 4, 3), strict=True))
+
+
+def prefer(values, n=40, **how):
+    """Measure the preference of j in drawn or constant scores by rater and responder."""
+    scores = values if isinstance(values, pd.DataFrame) else scores_of(values, n)
+    return self_preference(scores, WHO, **({"rng": np.random.default_rng(1)} | how))
+
+
+def drawn_scores(lines, keys=KEYS, n=40):
+    values = {key: dict(enumerate(line)).get for key, line in zip(keys, lines, strict=True)}
+    return scores_of(values, n)
+
+
 def pick(table, against="judges", scale="score"):
     return table[(table["against"] == against) & (table["scale"] == scale)].iloc[0]
 
@@ -40,7 +55,7 @@ def pick(table, against="judges", scale="score"):
 def test_the_estimate_is_a_difference_of_differences():
     by_hand = {("j", "mine"): lambda c: 4 + c % 2, ("j", "free"): 3, ("k", "mine"): lambda c: 3 + c % 2, ("k", "free"): 2.5,
                ("people", "mine"): 2, ("people", "free"): 2}  # fmt: skip
-    found = self_preference(scores_of(by_hand), WHO, rng=np.random.default_rng(1))
+    found = prefer(by_hand)
     assert pick(found)["estimate"] == pytest.approx((4.5 - 3) - (3.5 - 2.5))
     assert pick(found)[["own_judge", "own_others"]].tolist() == pytest.approx([4.5 - 3, 3.5 - 2.5])
     assert pick(found, "people")["estimate"] == pytest.approx((4.5 - 3) - 0)
@@ -59,15 +74,13 @@ def test_a_good_reply_and_a_mild_judge_are_no_self_preference():
     worth = lambda c: 2 + c % 3  # noqa: E731
     values = {("j", "mine"): lambda c: worth(c) + 1, ("j", "free"): lambda c: worth(c), ("k", "mine"): worth,
               ("k", "free"): lambda c: worth(c) - 1}  # fmt: skip
-    assert pick(self_preference(scores_of(values), WHO, rng=np.random.default_rng(1)))[
-        "estimate"
-    ] == pytest.approx(0)
+    assert pick(prefer(values))["estimate"] == pytest.approx(0)
 
 
 def test_divergence_that_judges_share_is_not_self_preference():
     values = {("j", "mine"): lambda c: 4 + c % 2, ("j", "free"): 3, ("k", "mine"): lambda c: 4 + (c + 1) % 2, ("k", "free"): 3,
               ("people", "mine"): 3, ("people", "free"): 3}  # fmt: skip
-    found = self_preference(scores_of(values), WHO, rng=np.random.default_rng(1))
+    found = prefer(values)
     assert pick(found)["estimate"] == pytest.approx(0)
     assert pick(found)["ci_low"] < 0 < pick(found)["ci_high"]
     assert pick(found, "people")["estimate"] == pytest.approx(1.5)
@@ -80,11 +93,7 @@ def test_a_known_preference_is_recovered_and_its_interval_is_about_right():
         worth, noise = rng.normal(3, 0.6, (60, 2)), rng.normal(0, 0.3, (60, 4))
         drawn = np.column_stack([worth + noise[:, :2], worth + noise[:, 2:]])
         drawn[:, 0] += 0.2
-        keys = [("j", "mine"), ("j", "free"), ("k", "mine"), ("k", "free")]
-        values = {
-            key: dict(enumerate(column)).get for key, column in zip(keys, drawn.T, strict=True)
-        }
-        row = pick(self_preference(scores_of(values, 60), WHO, rng=rng, n_resamples=100))
+        row = pick(prefer(drawn_scores(drawn.T, n=60), rng=rng, n_resamples=100))
         hits += row["ci_low"] <= 0.2 <= row["ci_high"]
     assert hits >= 9  # of 12 at 95 %; fewer has a chance of 0.002
 
@@ -92,16 +101,10 @@ def test_a_known_preference_is_recovered_and_its_interval_is_about_right():
 def test_p_values_are_corrected_for_dimensions_on_one_scale_against_one_kind_of_rater():
     drawn = np.random.default_rng(5).normal(3, 0.5, (2, 6, 30))
     keys = [(rater, responder) for rater in ("j", "k", "people") for responder in ("mine", "free")]
-    tables = [
-        scores_of(
-            {key: dict(enumerate(line)).get for key, line in zip(keys, part, strict=True)}, 30
-        )
-        for part in drawn
-    ]
-    both = pd.concat([tables[0], tables[1].assign(dimension="warmth")])
-    for _, rows in self_preference(
-        both, WHO, rng=np.random.default_rng(1), n_resamples=100
-    ).groupby(["against", "scale"]):
+    one, other = (drawn_scores(part, keys, 30) for part in drawn)
+    found = prefer(pd.concat([one.assign(dimension="warmth"), other]), n_resamples=100)
+    assert found["dimension"].unique().tolist() == ["empathy", "warmth"]
+    for _, rows in found.groupby(["against", "scale"]):
         least, most = rows["p"].sort_values()
         assert sorted(rows["p_holm"]) == pytest.approx(
             sorted([min(2 * least, 1.0), max(most, min(2 * least, 1.0))])
@@ -111,109 +114,60 @@ def test_p_values_are_corrected_for_dimensions_on_one_scale_against_one_kind_of_
 
 def test_scores_at_the_ceiling_have_no_logit_and_say_so():
     values = {("j", "mine"): 5, ("j", "free"): 5, ("k", "mine"): 5, ("k", "free"): 5}
-    found = self_preference(scores_of(values), WHO, rng=np.random.default_rng(1))
+    found = prefer(values)
     assert pick(found, scale="logit")["why"].startswith("a mean lies at the end")
     assert np.isnan(pick(found, scale="logit")["estimate"])
     assert pick(found)["why"] == "the scores do not vary"
     assert pick(found)["ceiling"] == 1.0
-
-
-def test_the_ceiling_is_the_judges_own_and_of_the_others_nothing():
-    values = {("j", "mine"): 5, ("j", "free"): 3, ("k", "mine"): 4, ("k", "free"): 3}
-    assert (
-        pick(self_preference(scores_of(values), WHO, rng=np.random.default_rng(1), n_resamples=2))[
-            "ceiling"
-        ]
-        == 0.5
-    )
+    # the judge's own, and of the others nothing
+    some = prefer(dict(zip(KEYS, (5, 3, 4, 3), strict=True)), n_resamples=2)
+    assert pick(some)["ceiling"] == 0.5
 
 
 @pytest.mark.parametrize(("n", "provisional"), [(29, True), (30, False)])
 def test_an_estimate_from_few_conversations_is_provisional(n, provisional):
-    values = {
-        ("j", "mine"): lambda c: 4 + c % 2,
-        ("j", "free"): 3,
-        ("k", "mine"): 4,
-        ("k", "free"): 3,
-    }
-    row = pick(
-        self_preference(scores_of(values, n), WHO, rng=np.random.default_rng(1), n_resamples=10)
-    )
+    row = pick(prefer(PLAIN, n, n_resamples=10))
     assert (row["n_clusters"], row["provisional"]) == (n, provisional)
 
 
 def test_the_interval_lies_about_the_estimate_and_ends_at_zero_at_the_level_of_its_p_value():
-    drawn = np.random.default_rng(8).normal(3, 0.8, (4, 20))
-    keys = [("j", "mine"), ("j", "free"), ("k", "mine"), ("k", "free")]
-    scores = scores_of(
-        {key: dict(enumerate(line)).get for key, line in zip(keys, drawn, strict=True)}, 20
-    )
-    row = pick(self_preference(scores, WHO, rng=np.random.default_rng(1), n_resamples=100))
+    scores = drawn_scores(np.random.default_rng(8).normal(3, 0.8, (4, 20)), n=20)
+    row = pick(prefer(scores, n_resamples=100))
     # by t, with so few conversations
     assert (row["ci_low"] + row["ci_high"]) / 2 == pytest.approx(row["estimate"])
-    again = self_preference(
-        scores, WHO, rng=np.random.default_rng(1), n_resamples=100, ci_level=1.0 - row["p"]
-    )
+    again = prefer(scores, n_resamples=100, ci_level=1.0 - row["p"])
     assert min(abs(pick(again)[["ci_low", "ci_high"]])) == pytest.approx(0.0, abs=1e-9)
 
 
 def test_a_resample_at_the_end_of_the_scale_takes_no_estimate_away():
     """One conversation of four keeps the judge from the top: many resamples leave it out, and have
     no logit."""
-    values = {
-        ("j", "mine"): lambda c: 5 - (c == 0),
-        ("j", "free"): lambda c: 3 + c % 2,
-        ("k", "mine"): 4,
-        ("k", "free"): 3,
-    }
+    values = dict(zip(KEYS, (lambda c: 5 - (c == 0), lambda c: 3 + c % 2, 4, 3), strict=True))
     found = [
-        self_preference(scores_of(values, 4), WHO, rng=np.random.default_rng(seed), n_resamples=20)
-        for seed in range(8)
+        prefer(values, 4, rng=np.random.default_rng(seed), n_resamples=20) for seed in range(8)
     ]
     assert len({round(pick(table, scale="logit")["estimate"], 9) for table in found}) == 1
     assert {pick(table, scale="logit")["why"] for table in found} == {""}
 
 
-def test_dimensions_come_in_the_order_of_the_alphabet():
-    values = {
-        ("j", "mine"): lambda c: 4 + c % 2,
-        ("j", "free"): 3,
-        ("k", "mine"): 4,
-        ("k", "free"): 3,
-    }
-    both = pd.concat([scores_of(values).assign(dimension=name) for name in ("warmth", "empathy")])
-    assert self_preference(both, WHO, rng=np.random.default_rng(1), n_resamples=2)["dimension"].unique().tolist() == [
-        "empathy", "warmth"]  # fmt: skip
-
-
-def test_a_failed_score_takes_its_reply_out_for_everybody_and_is_counted():
-    table = scores_of(
-        {("j", "mine"): lambda c: 4 + c % 2, ("j", "free"): 3, ("k", "mine"): 4, ("k", "free"): 3}
-    )
-    lost = (
-        (table["rater"] == "k") & (table["dialogue_id"] == "c000") & (table["responder"] == "mine")
-    )
-    found = pick(
-        self_preference(
-            table.assign(state=np.where(lost, "unparsed", "valid")),
-            WHO,
-            rng=np.random.default_rng(1),
-        )
-    )
-    assert (found["n_replies"], found["n_left_out"]) == (79, 1)
+@pytest.mark.parametrize(
+    ("lost", "counts"), [({"dialogue_id": "c000"}, (79, 1, True)), ({}, (40, 40, False))]
+)
+def test_a_failed_score_takes_its_reply_out_for_everybody_and_is_counted(lost, counts):
+    scores = scores_of(PLAIN)
+    where = {"rater": "k", "responder": "mine"} | lost
+    failed = (scores[list(where)] == pd.Series(where)).all(axis=1)
+    found = pick(prefer(scores.assign(state=np.where(failed, "unparsed", "valid"))))
+    known = not np.isnan(found["estimate"])
+    assert (found["n_replies"], found["n_left_out"], known) == counts
 
 
 def test_a_judge_whose_answers_all_failed_has_no_estimate_and_no_ceiling():
-    scores = scores_of(
-        {("j", "mine"): 4.0, ("j", "free"): 3.0, ("k", "mine"): 4.0, ("k", "free"): 3.0}
-    )
+    scores = scores_of(PLAIN)
     scores.loc[scores["rater"] == "j", "state"] = "error"
-    found = pick(self_preference(scores, WHO, rng=np.random.default_rng(1), n_resamples=20))
-    assert (found["n_replies"], np.isnan(found["estimate"]), np.isnan(found["ceiling"])) == (
-        0,
-        True,
-        True,
-    )
+    found = pick(prefer(scores, n_resamples=20))
+    assert found["n_replies"] == 0
+    assert found[["estimate", "ceiling"]].isna().all()
 
 
 def test_without_own_replies_or_neutral_ones_there_is_an_error_that_says_which():

@@ -1,13 +1,14 @@
 """Biases of judges: by hand, on judges whose bias is known, and on verdicts that cannot show it."""
 
-import inspect
-
 import numpy as np
 import pandas as pd
+import pingouin
 import pytest
+import statsmodels.api as sm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from heart_utils import repeat_reliability
 from heart_utils.judges.position import (
     BiasError,
     compare_answers,
@@ -15,33 +16,39 @@ from heart_utils.judges.position import (
     position_bias,
     text_features,
 )
-from heart_utils.judges.report_card import grade_probes, measure_halo, self_preference
 from heart_utils.simulate.study import Panel, simulate_study
 
+JUDGE = {"rater": "judge", "dimension": "overall", "state": "valid", "protocol": "heart"}
+JUDGE |= {"repeat": 0, "responder_a": "x", "responder_b": "y", "p_a": np.nan, "margin": np.nan}
 
-def seen_twice(said, **columns):
-    """Verdicts of one judge on one pair a dialogue, in both orders: [(verdict in ab, verdict in
-    ba), ...]."""
-    rows = [
-        (f"d{number:03d}", order, verdict)
-        for number, both in enumerate(said)
-        for order, verdict in zip(("ab", "ba"), both, strict=True)
-    ]
-    table = pd.DataFrame(rows, columns=["dialogue_id", "order", "verdict"])
-    fixed = {
-        "pair_id": table["dialogue_id"],
-        "rater": "judge",
-        "dimension": "overall",
-        "state": "valid",
-        "repeat": 0,
-        # fmt: skip
-        "protocol": "heart",
-        "responder_a": "x",
-        "responder_b": "y",
-        "p_a": np.nan,
-        "margin": np.nan,
-    }
-    return table.assign(**{**fixed, **columns})
+
+def answers(rows, **columns):
+    """Verdicts of one judge on one pair a dialogue: rows of dialogue, order, verdict, repeat."""
+    names = ["dialogue_id", "order", "verdict", "repeat"]
+    table = pd.DataFrame(rows, columns=names[: len(rows[0])])
+    return table.assign(pair_id=table["dialogue_id"], **{**JUDGE, **table, **columns})
+
+
+def seen_twice(said):
+    """Verdicts on pairs seen in both orders: [(verdict in ab, verdict in ba), ...]."""
+    return answers(
+        [
+            (f"d{number:03d}", order, verdict)
+            for number, both in enumerate(said)
+            for order, verdict in zip(("ab", "ba"), both, strict=True)
+        ]
+    )
+
+
+def asked_again(said):
+    """Verdicts on pairs asked twice in one order: [(first answer, second), ...]."""
+    return answers(
+        [
+            (f"d{number:03d}", "ab", verdict, repeat)
+            for number, both in enumerate(said)
+            for repeat, verdict in enumerate(both)
+        ]
+    )
 
 
 def measure(verdicts, name, **how):
@@ -65,35 +72,18 @@ def test_a_judge_that_always_takes_the_first_is_found_out_with_the_doubt_that_fo
     assert measure(seen_twice([("a", "b")] * 40), "inconsistent_share")["value"] == 1.0
 
 
-def test_a_judge_that_never_ties_may_yet_tie():
-    row = measure(seen_twice([("a", "b"), ("a", "a")] * 10), "tie_share")
-    assert row["value"] == row["ci_low"] == 0.0
-    assert 0 < row["ci_high"] < 0.5
-
-
-@pytest.mark.parametrize(("n", "provisional"), [(2, True), (29, True), (30, False)])
-def test_a_share_of_few_dialogues_is_provisional_but_has_an_interval_from_two_on(n, provisional):
+@pytest.mark.parametrize(("n", "provisional"), [(1, True), (2, True), (29, True), (30, False)])
+def test_few_dialogues_are_provisional_and_have_an_interval_from_two_on(rng, n, provisional):
     row = measure(seen_twice([("a", "a")] * n), "inconsistent_share")
     assert row["provisional"] == provisional
-    assert row["ci_low"] == pytest.approx(0.0)
-    assert 0.0 < row["ci_high"] < 1.0
-    assert (
-        measure(seen_twice([("a", "a")]), "inconsistent_share")[["ci_low", "ci_high"]].isna().all()
-    )
-
-
-def test_two_dialogues_are_enough_to_fit_and_one_is_not(rng):
-    verdicts, comparisons, features = length_study(rng, 200, 0.5)
-    verdicts["dialogue_id"] = np.where(np.arange(200) < 100, "d0", "d1")
-    assert (
-        feature_bias(verdicts, comparisons, features, within_authors=False)["log_odds"]
-        .notna()
-        .all()
-    )
-    alone = feature_bias(
-        verdicts.assign(dialogue_id="d0"), comparisons, features, within_authors=False
-    ).iloc[0]
-    assert (alone["why"], np.isnan(alone["log_odds"])) == ("one dialogue only", True)
+    assert (pytest.approx(row["ci_low"]) == 0.0 and 0.0 < row["ci_high"] < 1.0) == (n > 1)
+    again = compare_answers(asked_again([("a", "a")] * n), by="repeat", rng=rng, n_resamples=10)
+    assert again["provisional"].tolist() == ([provisional] if n > 1 else [])
+    verdicts, comparisons, features = length_study(rng, 300, 0.5)
+    verdicts["dialogue_id"] = [f"d{number % n}" for number in range(300)]
+    price = feature_bias(verdicts, comparisons, features, within_authors=False).iloc[0]
+    assert (price["n_clusters"], price["provisional"]) == (n, provisional)
+    assert price["why"] == ("" if n > 1 else "one dialogue only")
 
 
 def test_one_order_alone_shows_no_contradiction():
@@ -123,27 +113,24 @@ def test_a_known_lean_is_recovered(rng):
     assert row["value"] == pytest.approx(expected, abs=0.03)
 
 
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(said=st.lists(st.tuples(*[st.sampled_from(["a", "b", "tie"])] * 2), min_size=2, max_size=8))
 def test_renaming_a_and_b_changes_nothing_about_sides(said):
     other = {"a": "b", "b": "a", "tie": "tie"}
-    here = position_bias(seen_twice(said), rng=np.random.default_rng(1), n_resamples=10)
+    here = position_bias(seen_twice(said), rng=np.random.default_rng(1), n_resamples=2)
     # The same answers with a and b renamed: the pair that was shown as ab is now shown as ba.
     there = position_bias(
         seen_twice([(other[ba], other[ab]) for ab, ba in said]),
         rng=np.random.default_rng(1),
-        n_resamples=10,
+        n_resamples=2,
     )
     assert here["value"].tolist() == pytest.approx(there["value"].tolist())
 
 
 def test_rows_come_by_rater_and_dimension_whatever_the_order_of_the_verdicts(rng):
     verdicts, comparisons, features = length_study(rng, 120, 0.5)
-    parts = [
-        verdicts.assign(rater=rater, dimension=dimension)
-        for rater in "kj"
-        for dimension in ("warmth", "overall")
-    ]
+    sorts = [(rater, dimension) for rater in "jk" for dimension in ("overall", "warmth")]
+    parts = [verdicts.assign(rater=who, dimension=what) for who, what in reversed(sorts)]
     again = pd.concat([*parts, *(part.assign(repeat=1) for part in parts)])
     tables = [
         position_bias(again, rng=rng, n_resamples=2).query("measure == 'tie_share'"),
@@ -151,65 +138,28 @@ def test_rows_come_by_rater_and_dimension_whatever_the_order_of_the_verdicts(rng
         compare_answers(again, by="repeat", rng=rng, n_resamples=2),
     ]
     for table in tables:
-        found = list(zip(table["rater"], table["dimension"], strict=True))
-        assert found == [("j", "overall"), ("j", "warmth"), ("k", "overall"), ("k", "warmth")]
+        assert list(zip(table["rater"], table["dimension"], strict=True)) == sorts
         assert table.index.is_unique
 
 
-@pytest.mark.parametrize(
-    ("text", "doublings"), [("", 0), (" ", 0), ("Yes.", 0), ("I hear you well.", 2)]
-)
-def test_length_is_counted_in_doublings_of_one_word_and_nothing_is_no_shorter(text, doublings):
-    assert text_features(pd.DataFrame({"reply_id": ["r"], "text": [text]})).loc[
-        "r", "log2_words"
-    ] == pytest.approx(doublings)
-
-
-@pytest.mark.parametrize(("n", "provisional"), [(29, True), (30, False)])
-def test_a_price_from_few_dialogues_is_provisional(rng, n, provisional):
-    verdicts, comparisons, features = length_study(rng, 300, 0.5)
-    verdicts["dialogue_id"] = [f"d{number % n}" for number in range(300)]
-    row = feature_bias(verdicts, comparisons, features, within_authors=False).iloc[0]
-    assert (row["n_clusters"], row["provisional"]) == (n, provisional)
-
-
-def test_the_p_value_of_a_price_is_one_less_the_level_at_which_its_interval_ends_at_zero(rng):
-    verdicts, comparisons, features = length_study(rng, 300, 0.1)
-    p = feature_bias(verdicts, comparisons, features, within_authors=False)["p"].item()
-    row = feature_bias(
-        verdicts, comparisons, features, within_authors=False, ci_level=1.0 - p
-    ).iloc[0]
-    assert 0.001 < p < 0.999
-    assert min(abs(row["ci_low"]), abs(row["ci_high"])) == pytest.approx(0.0, abs=1e-9)
-
-
-@pytest.mark.parametrize(
-    "estimate", [position_bias, compare_answers, measure_halo, self_preference]
-)
-def test_intervals_are_of_95_percent_from_a_thousand_resamples_unless_told_otherwise(estimate):
-    """As the reference pages say; `feature_bias` and report cards resample nothing."""
-    given = {
-        name: option.default for name, option in inspect.signature(estimate).parameters.items()
-    }
-    assert (given["n_resamples"], given["ci_level"]) == (1000, 0.95)
-    assert inspect.signature(feature_bias).parameters["ci_level"].default == 0.95
-    assert inspect.signature(grade_probes).parameters["alpha"].default == 0.05
+FORMS = {
+    "": (0, 0, 0, 0),
+    " ": (0, 0, 0, 0),  # nothing is no shorter than a word
+    "Yes.": (0, 0, 0, 0),
+    "I hear you well.": (2, 0, 1, 0),
+    "- breathe\n- sleep": (2, 1, 0, 0),
+    "1) write it down": (2, 1, 0, 0),
+    "Which? At 3.5 miles": (2, 0, 0, 1),
+    "MY boat": (1, 0, 1, 0),
+    "İt is theirs, then": (2, 0, 0, 0),
+}
+"""Text -> doublings of one word, and whether it has list marks, the first person, a question."""
 
 
 def test_form_is_read_from_the_text():
-    texts = [
-        "I hear you.",
-        "- breathe\n- sleep",
-        "1) write it down",
-        "Which? At 3.5 miles",
-        "MY boat",
-        "İt is theirs",
-    ]
-    found = text_features(pd.DataFrame({"reply_id": list("uvwxyz"), "text": texts}))
-    assert found["list_marks"].tolist() == [0, 1, 1, 0, 0, 0]
-    assert found["first_person"].tolist() == [1, 0, 0, 0, 1, 0]
-    assert found["question"].tolist() == [0, 0, 0, 1, 0, 0]
-    assert found.loc["u", "log2_words"] == pytest.approx(np.log2(3))
+    found = text_features(pd.DataFrame({"reply_id": range(len(FORMS)), "text": [*FORMS]}))
+    columns = ["log2_words", "list_marks", "first_person", "question"]
+    assert found[columns].to_numpy().tolist() == [[*map(float, form)] for form in FORMS.values()]
 
 
 def length_study(rng, n, slope, quality=0.0):
@@ -237,8 +187,6 @@ def length_study(rng, n, slope, quality=0.0):
 
 
 def test_a_known_price_of_length_is_recovered_and_matches_statsmodels(rng):
-    import statsmodels.api as sm
-
     verdicts, comparisons, features = length_study(rng, 1500, 0.5)
     row = feature_bias(verdicts, comparisons, features, within_authors=False).iloc[0]
     assert row["ci_low"] < 0.5 < row["ci_high"]
@@ -254,6 +202,14 @@ def test_a_known_price_of_length_is_recovered_and_matches_statsmodels(rng):
     )
     assert row["log_odds"] == pytest.approx(fitted.params.iloc[0], abs=1e-6)
     assert row["se"] == pytest.approx(fitted.bse.iloc[0], rel=1e-4)  # both with G / (G - 1)
+
+
+def test_the_p_value_of_a_price_is_one_less_the_level_at_which_its_interval_ends_at_zero(rng):
+    study = length_study(rng, 300, 0.1)
+    p = feature_bias(*study, within_authors=False)["p"].item()
+    row = feature_bias(*study, within_authors=False, ci_level=1.0 - p).iloc[0]
+    assert 0.001 < p < 0.999
+    assert min(abs(row["ci_low"]), abs(row["ci_high"])) == pytest.approx(0.0, abs=1e-9)
 
 
 def test_length_of_a_better_author_is_not_a_price_of_length_within_authors(rng):
@@ -286,18 +242,18 @@ def test_p_values_are_corrected_for_all_features_of_one_judge(rng):
     )
 
 
-def test_a_judge_that_follows_length_without_exception_has_no_finite_price(rng):
-    verdicts, comparisons, features = length_study(rng, 100, 50.0)
-    row = feature_bias(verdicts, comparisons, features, within_authors=False).iloc[0]
-    assert row["why"] == "the verdicts follow it without exception"
-
-
-def test_a_judge_that_only_ties_has_no_price_and_no_chance(rng):
-    verdicts, comparisons, features = length_study(rng, 100, 0.5)
-    row = feature_bias(
-        verdicts.assign(verdict="tie"), comparisons, features, within_authors=False
-    ).iloc[0]
-    assert row["why"] == "every pair is a tie or undecided"
+@pytest.mark.parametrize(
+    ("slope", "change", "why"),
+    [
+        (50.0, {}, "the verdicts follow it without exception"),
+        (0.5, {"verdict": "tie"}, "every pair is a tie or undecided"),
+    ],
+)
+def test_verdicts_that_show_no_price_say_why_and_have_no_chance(rng, slope, change, why):
+    verdicts, comparisons, features = length_study(rng, 100, slope)
+    given = verdicts.assign(**change), comparisons, features
+    row = feature_bias(*given, within_authors=False).iloc[0]
+    assert row["why"] == why
     assert row[["log_odds", "ci_low", "p", "p_holm"]].isna().all()
 
 
@@ -305,3 +261,77 @@ def test_verdicts_without_their_comparisons_are_refused(rng):
     verdicts, comparisons, features = length_study(rng, 10, 0.5)
     with pytest.raises(BiasError, match="comparisons of these verdicts"):
         feature_bias(verdicts, comparisons.assign(pair_id="other"), features)
+
+
+def test_three_of_four_repeats_agree_by_hand(rng):
+    said = asked_again([("a", "a"), ("b", "b"), ("a", "b"), ("tie", "tie")])
+    row = compare_answers(said, by="repeat", rng=rng).iloc[0]
+    assert (row["same_share"], row["n"]) == (3 / 4, 4)
+
+
+def test_a_failed_repeat_is_counted_and_not_a_disagreement(rng):
+    table = asked_again([("a", "a")] * 4)
+    table.loc[1, ["state", "verdict"]] = ["error", None]
+    row = compare_answers(table, by="repeat", rng=rng).iloc[0]
+    assert (row["same_share"], row["n"], row["n_failed"]) == (1.0, 3, 1)
+
+
+def test_other_words_are_compared_on_the_same_pairs_and_nothing_repeated_gives_no_rows(rng):
+    one = answers([(f"d{number}", "ab", "a") for number in range(6)])
+    other = one.assign(protocol="heart-release", verdict=list("aaabbb"))
+    row = compare_answers(pd.concat([one, other]), by="protocol", rng=rng).iloc[0]
+    assert (row["one"], row["other"], row["same_share"]) == ("heart", "heart-release", 0.5)
+    assert compare_answers(one, by="repeat", rng=rng).empty
+
+
+def draw_again(chances, n_repeats, rng):
+    """Ask a judge that prefers a in each question with a chance of its own."""
+    said = np.where(rng.random((n_repeats, len(chances))) < chances, "a", "b")
+    return asked_again(said.T)
+
+
+def test_the_reliability_is_the_intraclass_correlation_of_another_library():
+    votes = draw_again(np.random.default_rng(1).beta(0.5, 0.5, 60), 3, np.random.default_rng(2))
+    scored = votes.assign(won=votes["verdict"].eq("a").astype(float))
+    theirs = pingouin.intraclass_corr(
+        scored, targets="pair_id", raters="repeat", ratings="won"
+    ).set_index("Type")["ICC"]
+    own = repeat_reliability(votes, n_resamples=50)
+    assert own["reliability"].item() == pytest.approx(theirs.iloc[0], abs=1e-6)
+    assert own[["n_questions", "repeats", "n_clusters"]].to_numpy().tolist() == [[60, 3.0, 60]]
+
+
+def test_the_interval_holds_the_known_reliability():
+    """Chances are 0.1 or 0.9: the variance of an answer is 1/4, that of its chance 0.16, so the
+    reliability is 0.64."""
+    held = []
+    for seed in range(80):
+        rng = np.random.default_rng(seed)
+        votes = draw_again(rng.choice([0.1, 0.9], 80), 2, rng)
+        found = repeat_reliability(votes, n_resamples=300, rng=rng).iloc[0]
+        held.append(found["ci_low"] <= 0.64 <= found["ci_high"])
+    assert 0.90 <= np.mean(held) <= 0.99
+
+
+@pytest.mark.parametrize(("chance", "expected"), [([0.0, 1.0], 1.0), ([0.5, 0.5], 0.0)])
+def test_a_judge_that_never_changes_is_reliable_and_a_coin_is_not(chance, expected):
+    votes = draw_again(np.tile(chance, 200), 2, np.random.default_rng(3))
+    assert repeat_reliability(votes, n_resamples=50)["reliability"].item() == pytest.approx(
+        expected, abs=0.12
+    )
+
+
+def test_failed_answers_are_counted_and_never_a_change():
+    votes = draw_again(np.tile([0.0, 1.0], 20), 2, np.random.default_rng(4))
+    votes.loc[:8:2, ["verdict", "state"]] = [None, "unparsed"]
+    found = repeat_reliability(votes, n_resamples=50).iloc[0]
+    assert (found["n_failed"], found["n_questions"]) == (5, 35)
+    assert found["reliability"] == 1.0
+
+
+def test_nothing_asked_again_is_a_sentence_and_one_word_has_no_reliability():
+    rng = np.random.default_rng(5)
+    with pytest.raises(BiasError, match="again"):
+        repeat_reliability(draw_again(np.full(10, 0.5), 1, rng))
+    alike = draw_again(np.ones(40), 2, rng)
+    assert np.isnan(repeat_reliability(alike, n_resamples=20)["reliability"].item())
