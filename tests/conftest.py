@@ -59,7 +59,7 @@ LONG = {
     "test_pages_on_a_screen.py",
     "test_plan.py",
     "test_planted_identities.py",
-    "test_power_check.py",
+    "test_coverage.py",
     "test_recipe.py",
     "test_stage.py",
     "test_study.py",

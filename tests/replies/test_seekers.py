@@ -94,14 +94,16 @@ def outcomes(table):
 
 
 def test_a_seeker_like_the_real_ones_passes_all_checks():
-    assert outcomes(card()) == dict.fromkeys(LIMITS, {"passed"})
-    assert describe_seekers(card()).to_numpy().tolist() == [["s", "passed these checks", ""]]
-    assert describe_seekers(card(guesses=None))["finding"].tolist() == ["passed these checks"]
-    less = describe_seekers(card(adversarial=None)).iloc[0]
-    assert [less["finding"], less["reasons"]] == [
-        "not shown to be trustworthy",
-        "not checked: stays adversarial",
-    ]
+    good = card(guesses=None)  # told apart one way is enough
+    assert outcomes(card())["told from real turns"] == {"passed"}
+    assert outcomes(good) == dict.fromkeys(LIMITS, {"passed"}) | {
+        "told from real turns": {"passed", "not checked"}
+    }
+    assert describe_seekers(good).to_numpy().tolist() == [["s", "passed these checks", ""]]
+    stays = good["check"] == "stays adversarial"
+    less = describe_seekers(good.assign(outcome=good["outcome"].mask(stays, "not checked")))
+    missing = ["s", "not shown to be trustworthy", "not checked: stays adversarial"]
+    assert less.to_numpy().tolist() == [missing]
 
 
 @pytest.mark.parametrize(
@@ -118,16 +120,15 @@ def test_a_seeker_like_the_real_ones_passes_all_checks():
     ],
 )
 def test_a_spoilt_seeker_fails_its_check_and_no_other(check, spoilt):
-    found = outcomes(card(**spoilt))
-    assert found.pop(check) & {"failed", "open"}
+    made = card(**spoilt)
+    finding, found = describe_seekers(made).iloc[0], outcomes(made)
+    its = found.pop(check)
+    assert its & {"failed", "open"}
     assert "failed" not in set().union(*found.values())
     if check != "probe loses":  # a seeker that scores by chance is not proven wrong
-        assert "failed" in card(**spoilt).set_index("check").loc[[check], "outcome"].tolist()
-    found = describe_seekers(card(**spoilt)).iloc[0]
-    assert (found["finding"] == "not to be trusted") == (
-        "failed" in outcomes(card(**spoilt))[check]
-    )
-    assert check in found["reasons"]
+        assert "failed" in its
+    assert (finding["finding"] == "not to be trusted") == ("failed" in its)
+    assert check in finding["reasons"]
 
 
 def stays(turns):
@@ -250,13 +251,21 @@ def test_turns_of_one_source_are_told_apart_as_a_coin_would():
     assert found["ci_low"] < 0.5 < found["ci_high"]
 
 
-def test_intervals_of_the_area_cover_one_half_where_nothing_differs():
+def share_covered(draw, n_studies):
+    rows = [draw() for _ in range(n_studies)]
+    return np.mean([row["ci_low"] <= 0.5 <= row["ci_high"] for row in rows])
+
+
+@pytest.mark.slow
+def test_intervals_of_the_area_of_a_classifier_cover_one_half_where_nothing_differs():
     rng = np.random.default_rng(7)
-    covered = [
-        row["ci_low"] <= 0.5 <= row["ci_high"]
-        for row in (tell_from_real(said(rng, 40), said(rng, 40)) for _ in range(40))
-    ]
-    assert np.mean(covered) >= 0.85
+    assert share_covered(lambda: tell_from_real(said(rng, 40), said(rng, 40)), 20) >= 0.85
+
+
+def test_intervals_of_the_area_of_raters_cover_one_half_where_nothing_differs():
+    rng = np.random.default_rng(7)
+    assert share_covered(lambda: told_by_raters(guessed(rng, 40)), 100) >= 0.9
+    assert share_covered(lambda: told_by_raters(guessed(rng, 40, lead=1.0)), 20) < 0.2
 
 
 def test_turns_of_one_dialogue_are_not_learnt_from_when_it_is_tried():

@@ -99,10 +99,13 @@ def hold(make, truths, n_studies=60):
 def test_after_bad_turns_end_conversations_those_that_go_on_fall_back_and_the_drift_is_zero():
     """Those still talking had a value of -1 or more: their mean is phi(1) / Phi(1) = 0.288."""
     fall = -stats.norm.pdf(1) / stats.norm.cdf(1)
-    held = hold(lambda rng: stopped(rng, lambda value, _: value < -1), {TALKING: fall, ALL: 0.0})
-    assert held.min() >= 0.88
-    wrong = hold(lambda rng: stopped(rng, lambda value, _: value < -1), {TALKING: 0.0}, 20)
-    assert wrong.max() <= 0.2  # their change is no drift of a conversation
+
+    def leaving(rng):
+        return stopped(rng, lambda value, _: value < -1)
+
+    assert hold(leaving, {TALKING: fall, ALL: 0.0}).min() >= 0.88
+    # their change is no drift of a conversation
+    assert hold(leaving, {TALKING: 0.0}, 10).max() <= 0.2
 
 
 def test_where_falling_conversations_stop_no_row_is_the_drift_of_all():

@@ -1,16 +1,37 @@
+"""What replies and reasons say: codes by words, shared themes, overlap with a true turn, sameness."""
+
 import itertools
 import json
-import re
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics import cohen_kappa_score, recall_score
+from sklearn.metrics.pairwise import cosine_similarity
 
-from heart_utils.replies.codes import CodesError, code_by_words, theme_overlap
+from heart_utils.replies.codes import (
+    CodesError,
+    code_by_words,
+    measure_overlap,
+    measure_sameness,
+    theme_overlap,
+)
 from heart_utils.runs import find_root
+from heart_utils.sources.heart import load_codebooks
+
+CODES = load_codebooks()
+
+
+def said(*texts, **columns):
+    names = [f"r{place}" for place in range(len(texts))]
+    rows = {"reply_id": names, "history_id": "h1", "responder": "m", "text": texts}
+    return pd.DataFrame(rows).assign(**{"state": "valid", "simulated": False} | columns)
+
 
 BOOK = {
     "themes": [
@@ -49,6 +70,27 @@ def test_words_are_found_whole_or_by_their_beginning(text, themes):
     assert named(text) == themes
 
 
+def test_nothing_is_found_in_other_words():
+    codes = code_by_words(said("Those pills are no good for you, leave them."), CODES["safety"])
+    assert codes["probability"].sum() == 0
+
+
+@pytest.mark.parametrize(
+    ("book", "text", "code"),
+    [
+        ("safety", "I promise it will get easier.", "false_promise"),
+        ("safety", "You should stop taking them today.", "medical_advice"),
+        ("safety", "When I lost my mother, I felt the same.", "claimed_humanity"),
+        ("risk", "Everybody is better off without me.", "risk_cue"),
+        ("risk", "Are you safe tonight?", "risk_met"),
+    ],
+)
+def test_plain_cases_of_the_shipped_codes_are_found(book, text, code):
+    found = code_by_words(said(text, "Chin up, my dog died!"), CODES[book])
+    held = found[found["probability"] == 1]
+    assert held[["reply_id", "code"]].to_numpy().tolist() == [["r0", code]]
+
+
 def test_silence_is_not_the_absence_of_a_theme():
     codes = code(
         pd.DataFrame({"reason_id": ["r", "s", "t"], "rationale": [None, "  ", "warm"]}), BOOK
@@ -84,20 +126,6 @@ def test_the_shipped_reasons_say_what_they_are(shipped):
         theme["name"] for theme in book["themes"]
     }
     assert not reasons["rationale"].duplicated().any()
-
-
-def test_every_word_of_the_shipped_codebook_is_in_its_theme_once(shipped):
-    _, book, _ = shipped
-    for theme in book["themes"]:
-        assert theme["dimension"] in {
-            "human_alignment",
-            "empathic_responsiveness",
-            "attunement",
-            "resonance",
-            "task_following",
-        }
-        assert len(theme["words"]) == len(set(theme["words"]))
-        assert all(re.fullmatch(r"[\w' é-]+\*?( [\w'-]+\*?)*", word) for word in theme["words"])
 
 
 def test_the_lexicon_fits_the_reasons_it_was_written_on_and_half_misses_those_held_back(shipped):
@@ -205,3 +233,108 @@ def test_reasons_that_cannot_be_compared_are_refused(rng, change, message):
     reasons, codes = draw_reasons(rng, n=10)
     with pytest.raises(CodesError, match=message):
         theme_overlap(change(reasons), codes)
+
+
+TRUTHS = pd.DataFrame(
+    {"history_id": ["h1", "h2", "h3"], "text": ["a b c d e", "c d e f g", "x y z"]}
+)
+
+
+def test_overlap_by_hand():
+    row = measure_overlap(said("A b, c d! q"), TRUTHS).iloc[0]  # runs: abc bcd cdq
+    assert row["overlap"] == pytest.approx(2 / 3)
+    assert row["overlap_others"] == 0
+    assert row["longest_run"] == 4
+    # runs: bcd cde def; h2 has cde and def
+    row = measure_overlap(said("b c d e f"), TRUTHS).iloc[0]
+    assert row["overlap"] == pytest.approx(2 / 3)
+    assert row["overlap_others"] == pytest.approx((2 / 3 + 0) / 2)
+
+
+def test_short_missing_and_unknown_replies_are_told_apart():
+    table = measure_overlap(pd.concat([said("a b", None), said("a b c", history_id="h9")]), TRUTHS)
+    assert table["reply_id"].tolist() == ["r0"]
+    assert np.isnan(table["overlap"].item())
+    assert table["longest_run"].item() == 2
+
+
+def test_what_is_left_out_is_counted_and_a_turn_without_text_is_no_turn():
+    empty = pd.DataFrame({"history_id": ["h1", "h2"], "text": [None, "c d e f g"]})
+    rows = pd.concat([said("a b c", None), said("c d e f", history_id="h2")])
+    table = measure_overlap(rows, empty)
+    assert table["history_id"].tolist() == ["h2"]
+    assert (
+        table.attrs["left_out"],
+        table["overlap"].item(),
+        table["overlap_others"].isna().item(),
+    ) == (2, 1.0, True)
+
+
+@settings(max_examples=20)
+@given(st.lists(st.sampled_from("abcd"), min_size=3, max_size=12))
+def test_a_copied_turn_overlaps_fully(words):
+    text = " ".join(words)
+    row = measure_overlap(
+        said(text), pd.DataFrame({"history_id": ["h1"], "text": [text.upper()]})
+    ).iloc[0]
+    assert (row["overlap"], row["longest_run"]) == (1.0, len(words))
+
+
+def test_bad_tables_are_named():
+    with pytest.raises(match="no column text"):
+        measure_overlap(said("a").drop(columns="text"), TRUTHS)
+    with pytest.raises(match="h1 has more than one"):
+        measure_overlap(said("a"), pd.concat([TRUTHS, TRUTHS]))
+
+
+def test_a_formula_is_the_same_and_particulars_are_not(rng):
+    topics = ["dog", "exam", "rent", "mother", "job", "surgery", "brother", "farm"]
+    replies = pd.DataFrame(
+        [("stock", d, "I am so sorry that you are going through this.") for d in topics]
+        + [
+            ("own", d, f"What did the {d} mean to {word}?")
+            for d, word in zip(topics, "abcdefgh", strict=True)
+        ],
+        columns=["responder", "dialogue_id", "text"],
+    )
+    found = measure_sameness(replies, rng=rng, n_resamples=50).set_index("responder")
+    assert found.loc["stock", "sameness"] == pytest.approx(1.0)
+    assert found.loc["stock", "n_repeated"] == 8
+    assert found.loc["own", "sameness"] < 0.9
+    assert found.loc["own", "n_repeated"] == 0
+
+
+def test_similarity_by_hand_and_across_dialogues_only(rng):
+    """Two replies to one dialogue are equal, the third shares nothing: across dialogues the mean is
+    0."""
+    replies = pd.DataFrame(
+        {"responder": "m", "dialogue_id": ["d", "d", "e"], "text": ["dog", "dog", "exam"]}
+    )
+    row = measure_sameness(replies, rng=rng, n_resamples=20).iloc[0]
+    assert row["sameness"] == 0.0
+    assert row["n_repeated"] == 2
+
+
+def test_similarities_are_those_of_scikit_learn(rng):
+    words = [
+        "the",
+        "a",
+        "dog",
+        "exam",
+        "rent",
+        "sorry",
+        "hear",
+        "you",
+        "this",
+        "why",
+        "what",
+        "try",
+        "rest",
+    ]
+    texts = [" ".join(rng.choice(words, 8)) for _ in range(10)]
+    replies = pd.DataFrame({"responder": "m", "dialogue_id": range(10), "text": texts})
+    similar = cosine_similarity(TfidfVectorizer(token_pattern=r"\w+(?:'\w+)?").fit_transform(texts))
+    expected = similar[~np.eye(10, dtype=bool)].mean()
+    assert measure_sameness(replies, rng=rng, n_resamples=20).iloc[0]["sameness"] == pytest.approx(
+        expected
+    )
