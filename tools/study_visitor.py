@@ -62,9 +62,17 @@ class Visitor:
     """
 
     def __init__(
-        self, chromium: Any, address: str, *, width: int = 1100, height: int = 900
+        self,
+        chromium: Any,
+        address: str,
+        *,
+        width: int = 1100,
+        height: int = 900,
+        java_script_enabled: bool = True,
     ) -> None:
-        self.page = chromium.new_context(viewport={"width": width, "height": height}).new_page()
+        size = {"width": width, "height": height}
+        context = chromium.new_context(viewport=size, java_script_enabled=java_script_enabled)
+        self.page = context.new_page()
         self.page.set_default_timeout(90_000)
         self.page.add_init_script(NOTE_RESTORED)
         self.address = address

@@ -2,10 +2,9 @@
 
 import csv
 import json
+import logging
 import os
 import socket
-import subprocess
-import sys
 import threading
 import time
 from urllib.parse import quote
@@ -23,6 +22,7 @@ from chat_case import (
     study_with,
     talking,
 )
+from worker import begin_command
 
 from heart_collect.people import chats as chats_module
 from heart_collect.people.arrivals import Door
@@ -81,17 +81,6 @@ def test_who_knows_a_name_or_a_number_does_not_read_its_words(by_platform):
             stranger.send(do=do, page="x", text="x", n="1")
             assert "Mine alone." not in stranger.page
         assert len(first_talk(by_platform)["turns"]) == 2
-
-
-def test_the_code_brings_one_back_in_another_browser(folder):
-    with talking(folder) as ann:
-        ann.say("Once.")
-        again, stranger = Talker(ann.address), Talker(ann.address)
-        again.knock("ANN", ann.code.lower())
-        assert again.turns == ann.turns
-        stranger.knock("Ann")
-        assert stranger.main == "code"
-        assert "another browser" in stranger.page
 
 
 def test_a_link_for_one_person_shared_on_a_forum_lets_one_in(run):
@@ -251,33 +240,28 @@ NO_TEXT = (
     (b"do=turn", {"Content-Type": f"{FORM['Content-Type']}; charset=no-such"}),
     (b"{}", {"Content-Type": "application/json"}),
 )
-SERVE = """
-import sys
-from pathlib import Path
-from heart_collect.people.chats import Chats, serve_chats
-ready = lambda: print("ready", flush=True)
-serve_chats(Chats(Path(sys.argv[1])), None, host="127.0.0.1", port=int(sys.argv[2]), ready=ready)
-"""
 
 
-def test_a_bad_request_is_told_so_and_prints_no_address_and_no_cookie(folder):
-    """In a process of its own, since pytest takes what is logged."""
+def test_a_bad_request_is_told_so_and_prints_no_address_and_no_cookie(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # pytest's: a terminal has none
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
-    command = [sys.executable, "-c", SERVE, str(folder), port]
-    output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    with subprocess.Popen(command, **output) as server:
-        assert server.stdout.readline() == "ready\n"
-        address = f"http://127.0.0.1:{port}"
-        for body, headers in NO_TEXT:
-            assert sent(address, "POST", "/", body, headers)[0] == 400, body
-        for cookie, status in (("secret" * 2_000, 400), ("\xffsecret", 403)):
-            assert sent(address, "GET", "/", b"", {"Cookie": f"place={cookie}"})[0] == status
-        server.terminate()
-        said, _ = server.communicate(timeout=60)
-    for word in ("127.0.0.1", "secret", "Error handling", "FileField"):
-        assert word not in said
+    said = tmp_path / "said"
+    command = ("mine", "conversation", "--resume", "--yes", "--port", port)
+    server = begin_command("heart_collect.people.study", *command, out=said)
+    while "\nOpen http" not in (said.read_text() if said.exists() else ""):
+        assert server.is_alive()
+        time.sleep(0.01)
+    before = said.read_text()
+    address = f"http://127.0.0.1:{port}"
+    for body, headers in NO_TEXT:
+        assert sent(address, "POST", "/", body, headers)[0] == 400, body
+    for cookie, status in (("secret" * 2_000, 400), ("\xffsecret", 403)):
+        assert sent(address, "GET", "/", b"", {"Cookie": f"place={cookie}"})[0] == status
+    server.terminate()
+    server.join()
+    assert said.read_text() == before
 
 
 def test_a_form_of_another_site_is_refused(folder):

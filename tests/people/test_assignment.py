@@ -43,7 +43,7 @@ def both_orders(n_histories: int, n_responders: int) -> pd.DataFrame:
     load=st.integers(3, 12),
     seed=st.integers(0, 2**32),
 )
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_every_assignment_is_balanced(n_histories, n_responders, votes, load, seed):
     comparisons = both_orders(n_histories, n_responders)
     assignment = assign_raters(
@@ -89,7 +89,7 @@ def test_fifteen_raters_a_pair_are_shared_out_evenly(n_histories, n_responders, 
     load=st.integers(1, 20),
     seed=st.integers(0, 2**32),
 )
-@settings(max_examples=15)
+@settings(max_examples=10)
 def test_nothing_but_a_crowded_history_keeps_an_assignment_from_balance(raters, load, seed):
     """Raters of each pair of each history, so that some histories have many more ratings than
     others."""

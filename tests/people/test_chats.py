@@ -147,8 +147,10 @@ def test_who_comes_back_after_the_server_was_stopped_goes_on_where_they_were(fol
         first["turns"], first["calls"] = first["turns"][:1], first["calls"][:1]
         file.write_text(json.dumps(state))
     with serving_chats(folder, StandIn("Later.")) as address:
-        again = Talker(address)  # another browser
-        again.knock("Ann", ann.code)
+        again, stranger = Talker(address), Talker(address)  # other browsers
+        stranger.knock("ann")
+        assert stranger.main == "code"
+        again.knock("ANN", ann.code.lower())
         again.wait()
         assert again.turns == (ann.turns if answered else [*ann.turns[:-1], ("Seeker", "Later.")])
         again.say("Twice.")

@@ -554,12 +554,6 @@ def test_writers_are_told_their_time_too(run, capsys):
     assert "30 minutes a person, 1.0 hours: 15.00 GBP" in capsys.readouterr().out
 
 
-def test_less_time_than_is_reckoned_is_told_if_a_reason_is_given_and_kept(run):
-    reason = {"overruled": {"minutes": "the pilot took 12"}}
-    small_study(run, settings={"minutes": 15, **reason})
-    assert run.manifest["studies"]["rating"] == {**reason, "minutes": 15, "reckoned": 16}
-
-
 def test_translated_pages_in_the_run_take_the_place_of_the_project_s(run):
     theirs = run.folder / "study-texts"
     theirs.mkdir()

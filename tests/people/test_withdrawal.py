@@ -123,7 +123,8 @@ def test_who_withdrew_stays_out_of_every_later_import(run, capsys):
         assert OTHERS in texts
         assert decision_on(run, "Zebedee") == "approve"
         assert raters.main(["mine", "conversation"]) == 0
-    assert import_study(run, run.folder / "study" / "conversation").n_withdrawn == 1
+    imported = import_study(run, run.folder / "study" / "conversation")
+    assert imported.withdrawn == ["Zebedee"]
     assert (run.folder / "keys" / "withdrawn.csv").stat().st_mode & 0o077 == 0
 
 

@@ -7,13 +7,11 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
-import yaml
-from chat_case import LINKS, Talker
+from chat_case import project, set_study
 from conversation_case import settings, speak
 from server import Provider, serving
 
@@ -21,7 +19,7 @@ from heart_collect import collect, open_ledger
 from heart_collect.judging.recipe import read_recipe
 from heart_collect.people import raters
 from heart_collect.people.raters import import_study
-from heart_utils.runs import find_root, open_run
+from heart_utils.runs import open_run
 from tools.study_visitor import CHROMIUM_ARGUMENTS, Visitor
 
 playwright_api = pytest.importorskip("playwright.async_api")
@@ -30,7 +28,6 @@ PlaywrightError, async_playwright = playwright_api.Error, playwright_api.async_p
 pytestmark = [pytest.mark.services, pytest.mark.apart]
 
 HERE = Path(__file__).parents[2]
-STUDY = {"conversation": {"n_writers": 2, "writers_per_history": 1, "spare": 0}}
 
 
 @pytest.fixture
@@ -42,55 +39,36 @@ def provider():
 @pytest.fixture
 def run(tmp_path, provider, monkeypatch):
     """A collected run of two models and two seekers from three starts, two exchanges each."""
-    (tmp_path / "heart_utils").mkdir()
-    for name in ("pyproject.toml", "heart_utils/runs.py"):
-        (tmp_path / name).write_bytes((find_root() / name).read_bytes())
-    (tmp_path / "data").symlink_to(find_root() / "data")
-    (tmp_path / "params").mkdir()
-    said = settings(provider.address, exchanges=2, slices={"standard": 1, "adversarial": 1})
-    (tmp_path / "params" / "mine.yaml").write_text(
-        yaml.safe_dump({"chapters": [], "collect": said})
-    )
+    slices = {"standard": 1, "adversarial": 1}
+    project(tmp_path, settings(provider.address, exchanges=2, slices=slices))
     monkeypatch.setenv("HEART_ROOT", str(tmp_path))
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.delenv("HEART_LEDGER", raising=False)
     assert collect.main(["mine", "--quiet", "--yes"]) == 0
-    run = open_run("mine")
-    (run.folder / "study.yaml").write_text(yaml.safe_dump(STUDY))
-    return run
+    return open_run("mine")
 
 
 @contextmanager
 def command(*more, port=None):
-    """Start the study as its maker does, and give its address once it says so."""
+    """Start the study as its maker does, and give its address and link once it says so."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = port or probe.getsockname()[1]
-    words = [
-        "-m",
-        "heart_collect.people.study",
-        "mine",
-        "conversation",
-        "--yes",
-        "--port",
-        str(port),
-    ]
-    server = subprocess.Popen(
-        [sys.executable, *words, *more], stdout=subprocess.PIPE, text=True, cwd=HERE
-    )
+    words = ["mine", "conversation", "--yes", "--port", str(port), *more]
+    program = [sys.executable, "-m", "heart_collect.people.study", *words]
+    server = subprocess.Popen(program, stdout=subprocess.PIPE, text=True, cwd=HERE)
     try:
         said = next(line for line in server.stdout if line.startswith("Open http"))
         address = f"http://127.0.0.1:{port}"
-        LINKS[address] = said.split()[1].removeprefix(address)
-        yield server, address
+        yield server, address, said.split()[1].removeprefix(address)
     finally:
         server.terminate()
         assert server.wait(60) in (0, -signal.SIGKILL)
 
 
-def begin(visitor, name):
+def begin(visitor, link, name):
     page = visitor.page
-    code = Visitor.arrive(visitor, LINKS[visitor.address], name, until="#consent")
+    code = visitor.arrive(link, name, until="#consent")
     page.check('[name="age"][value="yes"]')
     page.check('[name="agree"][value="yes"]')
     page.click("main button")
@@ -116,24 +94,37 @@ def said(visitor):
     )
 
 
-def test_a_writer_leaves_in_the_middle_reloads_and_goes_on_after_the_server_was_killed(
+def test_writers_leave_in_the_middle_reload_and_go_on_after_the_server_was_killed(
     run, provider, chromium
 ):
-    with command() as (server, address):
-        visitor = Visitor(chromium, address)
-        code = begin(visitor, "Ann Example")
-        say(visitor, "That sounds heavy.")
-        turns = said(visitor)
-        visitor.page.reload()
-        assert said(visitor) == turns
-        assert visitor.outside == []
-        visitor.page.fill("#text", "Never sent.")
+    """Ann comes back; Ben has no scripts, and Cy a telephone."""
+    set_study(run, n_writers=4, writers_per_history=2)
+    with command() as (server, address, link):
+        ann = Visitor(chromium, address)
+        code = begin(ann, link, "Ann Example")
+        say(ann, "That sounds heavy.")
+        turns = said(ann)
+        ann.page.reload()
+        assert said(ann) == turns
+        ben = Visitor(chromium, address, java_script_enabled=False)
+        begin(ben, link, "Ben")
+        ben.page.fill("#text", "Tell me more.")
+        ben.page.click("button:has-text('Send')")
+        ben.page.wait_for_selector(".dialogue-turn[data-speaker=You]")
+        ben.page.wait_for_selector("text=Turn 2 of 2")
+        phone = Visitor(chromium, address, width=360, height=740)
+        begin(phone, link, "Cy")
+        say(phone, "An-unbreakable-word-" * 20)
+        assert phone.page.evaluate("document.documentElement.scrollWidth") <= 360
+        buttons = "all => all.map(one => one.getBoundingClientRect().height)"
+        assert min(phone.page.eval_on_selector_all("button", buttons)) >= 44
+        ann.page.fill("#text", "Never sent.")
         os.kill(server.pid, signal.SIGKILL)
         server.wait()
     asked = len(provider.requests)
-    with command("--resume") as (_, address):
+    with command("--resume") as (_, address, link):
         again = Visitor(chromium, address)
-        again.arrive(LINKS[address], "Ann Example", code=code, until="#text")
+        again.arrive(link, "Ann Example", code=code, until="#text")
         assert said(again) == turns
         assert len(provider.requests) == asked  # what was said is not asked for again
         say(again, "I am still here.")
@@ -143,15 +134,13 @@ def test_a_writer_leaves_in_the_middle_reloads_and_goes_on_after_the_server_was_
         again.page.click("button:has-text('Stop here')")
         again.page.click("button:has-text('Stop altogether')")
         again.page.wait_for_selector("#stopped")
-        assert again.outside == []
+        assert [*ann.outside, *phone.outside, *again.outside] == []
     assert raters.main(["mine", "conversation"]) == 0
     talks = run.read("conversations").query("responder == 'human'").set_index("stop_reason")
-    assert sorted(talks.index) == ["left", "length"]
+    assert sorted(talks.index) == ["left"] * 3 + ["length"]
     whole = talks.loc["length"]
-    assert [turn["text"] for turn in whole["turns"]][::2] == [
-        "That sounds heavy.",
-        "I am still here.",
-    ]
+    words = [turn["text"] for turn in whole["turns"]]
+    assert words[::2] == ["That sounds heavy.", "I am still here."]
     assert whole["typing_ms"] > 0
     assert "pasted" not in whole["flags"]
     assert whole["turn_ms"][0] > 0
@@ -159,17 +148,14 @@ def test_a_writer_leaves_in_the_middle_reloads_and_goes_on_after_the_server_was_
     assert collect.main(["mine", "--quiet", "--yes"]) == 0
     verdicts = run.read("verdicts")
     met = verdicts[(verdicts["responder_a"] == "human") | (verdicts["responder_b"] == "human")]
-    assert len(met) == 2 * 2  # one whole conversation, two models, both orders
-    assert set(met["unit"]) == {"conversation"}
-    assert set(met["seeker"]) == {whole["seeker"]}
-    assert (met["state"] == "valid").all()
+    columns = met[["unit", "seeker", "state"]].to_numpy().tolist()
+    # one whole conversation, two models, both orders
+    assert columns == [["conversation", whole["seeker"], "valid"]] * 2 * 2
 
     # the seeker's turns are a function of the person's and of the ledger: nothing is asked anew
-    recipe = read_recipe("mine")
     asked = len(provider.requests)
     start = run.read("histories").query("history_id == @whole.history_id")
-    replayed = replay(recipe, start, whole)
-    assert replayed == [turn["text"] for turn in whole["turns"]]
+    assert replay(read_recipe("mine"), start, whole) == words
     assert len(provider.requests) == asked
 
 
@@ -187,29 +173,6 @@ def replay(recipe, start, talk):
         request = again.request("seeker")
         again.take("seeker", request, ask_all([request], ledger=ledger, mode="replay")[0])
     return [turn["text"] for turn in again.turns]
-
-
-def test_without_scripts_and_on_a_telephone_the_page_works(run, chromium):
-    with command() as (_, address):
-        context = chromium.new_context(
-            java_script_enabled=False, viewport={"width": 360, "height": 740}
-        )
-        visitor = Visitor.__new__(Visitor)
-        visitor.page, visitor.address = context.new_page(), address
-        visitor.page.set_default_timeout(60_000)
-        begin(visitor, "Ben")
-        visitor.page.fill("#text", "Tell me more.")
-        visitor.page.click("button:has-text('Send')")
-        visitor.page.wait_for_selector(".dialogue-turn[data-speaker=You]")
-        visitor.page.wait_for_selector("text=Turn 2 of 2")
-        phone = Visitor(chromium, address, width=360, height=740)
-        begin(phone, "Cy")
-        say(phone, "An-unbreakable-word-" * 20)
-        assert phone.page.evaluate("document.documentElement.scrollWidth") <= 360
-        heights = phone.page.eval_on_selector_all(
-            "button", "all => all.map(one => one.getBoundingClientRect().height)"
-        )
-        assert min(heights) >= 44
 
 
 async def take_part(page, address, link, name, together, up):
@@ -274,66 +237,26 @@ async def twenty_browsers(address, link, server, come_back):
 
 def test_twenty_people_in_browsers_are_whole_after_faults_and_a_kill(run, provider):
     """15 % of calls fail, and the server is killed once while all of them talk."""
-    (run.folder / "study.yaml").write_text(
-        yaml.safe_dump({"conversation": {"n_writers": 20, "writers_per_history": 5, "spare": 0}})
-    )
+    set_study(run, n_writers=20, writers_per_history=5)
     provider.faults = {"500": 0.1, "429bare": 0.05}
-    with ExitStack() as running, command() as (server, address):
+    with ExitStack() as running, command() as (server, address, link):
         port = int(address.rsplit(":", 1)[1])
 
         def come_back():
             running.enter_context(command("--resume", port=port))
 
-        link = LINKS[address]
         asyncio.run(twenty_browsers(address, link, server, come_back))
     study = import_study(run, run.folder / "study" / "conversation")
     talks = study.conversations
     assert len(talks) == 2 * 2 * 5  # starts, seekers, people
     assert set(talks["stop_reason"]) == {"length"}
     assert study.raters["completed"].sum() == 20
-    for talk in talks.itertuples():
-        texts = [turn["text"] for turn in talk.turns]
-        assert [text[3:] for text in texts[::2]] == [" writes turn 0.", " writes turn 1."]
-        assert len({text[:3] for text in texts[::2]}) == 1
-
-
-def test_twenty_people_at_once_lose_no_turn_though_the_provider_fails(run, provider):
-    """Each says where they are, and each answer of the seeker's counts the turns it was shown."""
-    (run.folder / "study.yaml").write_text(
-        yaml.safe_dump({"conversation": {"n_writers": 20, "writers_per_history": 5, "spare": 0}})
-    )
-    provider.faults = {"500": 0.1, "429bare": 0.05}
-    failures = []
-    with command() as (_, address):
-        together = threading.Barrier(20)
-
-        def take_part(name):
-            try:
-                talker = Talker(address)
-                together.wait(60)
-                talker.begin(name)
-                while talker.main == "talk":
-                    for number in range(2):
-                        talker.say(f"{name} writes turn {number}.")
-                    talker.next()
-            except Exception as error:  # a thread's failure must reach the test
-                failures.append(f"{name}: {type(error).__name__}: {error}")
-
-        threads = [threading.Thread(target=take_part, args=(f"p{n:02d}",)) for n in range(20)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(300)
-    assert failures == []
-    talks = import_study(run, run.folder / "study" / "conversation").conversations
-    assert len(talks) == 2 * 2 * 5  # starts, seekers, people
-    assert set(talks["stop_reason"]) == {"length"}
     starts = run.read("histories").set_index("history_id")["turns"].map(len)
     for talk in talks.itertuples():
         first = starts[talk.history_id]
         texts = [turn["text"] for turn in talk.turns]
-        assert texts[1::2] == [
-            f"This is turn {first + n}, word {talk.seeker} says." for n in (2, 4)
-        ]
+        # each says where they are, and each answer of the seeker's counts the turns it was shown
         assert [text[3:] for text in texts[::2]] == [" writes turn 0.", " writes turn 1."]
         assert len({text[:3] for text in texts[::2]}) == 1
+        counted = [f"This is turn {first + n}, word {talk.seeker} says." for n in (2, 4)]
+        assert texts[1::2] == counted
