@@ -20,6 +20,7 @@ from heart_collect.calls.commands import (
     allow_hosts,
     check_calls,
     export_calls,
+    find_faults,
     keep_copy,
     merge_calls,
     restore_copy,
@@ -30,8 +31,8 @@ from heart_collect.calls.commands import (
 from heart_collect.calls.database import LedgerError, ledger_file
 from heart_collect.calls.engine import Asking
 from heart_collect.calls.ledger import Ledger, open_ledger
-from heart_collect.calls.models import ModelError, Request, key_fault
-from heart_collect.calls.prices import BudgetError, price_fault
+from heart_collect.calls.models import Request
+from heart_collect.calls.prices import BudgetError
 from heart_collect.judging.design import DesignError
 from heart_collect.judging.judge import note_schemas, question_requests, takes_schema
 from heart_collect.judging.prompts import load_protocol
@@ -374,18 +375,13 @@ def _run_steps(collection: Collection, options: argparse.Namespace) -> int:
     _tell_plan(collection, plan, to_ask)
     recipe = collection.recipe
     models = [model for model in recipe.models if model.name in set(to_ask["model"])]
-    if not options.dry_run:
-        settle_hosts(models)
-    faults = {fault for model in models if (fault := key_fault(model))}
-    faults |= {fault for model in models if (fault := price_fault(model))}
     if options.dry_run:
-        print("".join(f"{fault[0].upper()}{fault[1:]}.\n" for fault in sorted(faults)), end="")
+        faults = find_faults(models)
+        print("".join(f"{fault[0].upper()}{fault[1:]}.\n" for fault in faults), end="")
         return 0
-    if faults:
-        raise ModelError(f"Nothing was asked: {'; '.join(sorted(faults))}.")
-    budgets = [usd for usd in (recipe.budget_usd, options.budget) if usd is not None]
-    budget = min(budgets, default=None)
-    budget = settle_money(models, to_ask, budget, options.yes)
+    settle_hosts(models)
+    budgets = (recipe.budget_usd, options.budget)
+    budget = settle_money(models, to_ask, budgets, options.yes)
     collection.origin = "live" if models else "replayed"
     return _ask(collection, budget, options)
 

@@ -18,8 +18,16 @@ import pandas as pd
 
 from heart_collect.calls.database import ANSWERED, LedgerError, calls, chunks, parts
 from heart_collect.calls.ledger import ASKED, Ledger, copy_of, import_calls, open_ledger
-from heart_collect.calls.models import ALLOWED, Model, NotAllowedError, foreign_host, hosts_file
-from heart_collect.calls.prices import BudgetError, check_prices, is_paid
+from heart_collect.calls.models import (
+    ALLOWED,
+    Model,
+    ModelError,
+    NotAllowedError,
+    foreign_host,
+    hosts_file,
+    key_fault,
+)
+from heart_collect.calls.prices import BudgetError, check_prices, is_paid, price_fault
 from heart_utils.extras import extra
 from heart_utils.identities import refuse_identities
 from heart_utils.runs import (
@@ -200,9 +208,19 @@ def settle_hosts(models: Sequence[Model], *, command: str = "collect") -> None:
         print(f"Written down in {file}.")
 
 
+def find_faults(models: Iterable[Model]) -> list[str]:
+    """List keys and prices that are missing."""
+    both = {fault for one in models for fault in (key_fault(one), price_fault(one)) if fault}
+    return sorted(both)
+
+
 def settle_money(
-    models: Sequence[Model], plan: pd.DataFrame, budget_usd: float | None, yes: bool
+    models: Sequence[Model], plan: pd.DataFrame, budgets: Iterable[float | None], yes: bool
 ) -> float | None:
+    """Refuse models without a key or a price, and ask for money; return the least budget."""
+    if faults := find_faults(models):
+        raise ModelError(f"Nothing was asked: {'; '.join(faults)}.")
+    budget_usd = min((usd for usd in budgets if usd is not None), default=None)
     paid = [model for model in models if is_paid(model)]
     if not paid:
         return budget_usd

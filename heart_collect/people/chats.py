@@ -30,6 +30,7 @@ from heart_collect.people.exports import (
     LIMITS,
     PASTED_SHARE,
     check_people,
+    load_about,
     load_items,
     load_json,
 )
@@ -184,7 +185,7 @@ class Chats:
 
     def __init__(self, folder: Path, seekers: Sequence[Model] = ()) -> None:
         self.folder = folder
-        self.about: JsonObject = load_json(folder / "study.json")
+        self.about: JsonObject = load_about(folder)
         self.exchanges = int(self.about["exchanges"])
         # models without an address where what was said is only read, and no one is asked
         self._seekers = {name: Model(name, name) for name in self.about["seekers"]}

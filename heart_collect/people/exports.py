@@ -201,6 +201,17 @@ def load_json(file: Path) -> Any:
         ) from None
 
 
+def load_about(folder: Path) -> Any:
+    """Read what a study was written with."""
+    file = folder / "study.json"
+    if not file.is_file():
+        raise StudyError(
+            f"There is no study in {folder}, which has no study.json. Give a folder under"
+            " runs/<run>/study; without --resume (RESUME=1) a study is written."
+        )
+    return load_json(file)
+
+
 def _load_states(folder: Path) -> dict[Path, JsonObject]:
     states = {}
     for file in sorted((folder / "answers").glob("*/user_state.json")):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import sys
@@ -21,7 +20,13 @@ from heart_collect.judging.design import digest
 from heart_collect.judging.prompts import PROMPTS
 from heart_collect.people.arrivals import same_name
 from heart_collect.people.assignment import StudyError
-from heart_collect.people.exports import PASTED_SHARE, check_people, read_answers, read_potato
+from heart_collect.people.exports import (
+    PASTED_SHARE,
+    check_people,
+    load_about,
+    read_answers,
+    read_potato,
+)
 from heart_collect.people.withdrawal import forget, withdraw, withdrawn_people
 from heart_utils.identities import redact_contacts, redact_message, show_cell
 from heart_utils.runs import (
@@ -77,11 +82,6 @@ class ImportedStudy:
     licence: str = "none stated"
     #: Whether somebody or some program gave the answers to try the pages out.
     rehearsal: bool = False
-
-    @property
-    def n_withdrawn(self) -> int:
-        """How many people's answers were left out at their request."""
-        return len(self.withdrawn)
 
     def write(self, run: Run) -> None:
         """Write into the run, as a part that only the same source replaces."""
@@ -171,7 +171,7 @@ def import_study(
     Traceback (most recent call last):
     heart_collect.people.assignment.StudyError: The rater statement lacks language, pay: ...
     """
-    about: JsonObject = _about(source) if source.is_dir() else {"kind": "file", "settings": {}}
+    about: JsonObject = load_about(source) if source.is_dir() else {"kind": "file", "settings": {}}
     settings, kind = about["settings"], about["kind"]
     licence, rehearsal = settings.get("licence") or "none stated", settings.get("rehearsal") is True
     simulated = simulated or rehearsal
@@ -311,7 +311,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     print(
         f"{len(imported.raters)} people, {len(imported.verdicts)} verdicts, {_summary(imported)};"
-        f" {imported.n_withdrawn} withdrew and are left out. The key file is"
+        f" {len(imported.withdrawn)} withdrew and are left out. The key file is"
         f" {run.folder / 'keys' / 'people.csv'}: keep it apart, and delete it when it has served."
     )
     counts = proposed["decision"].value_counts()
@@ -406,17 +406,6 @@ def _refuse_known(run: Run, name: str, rows: pd.DataFrame, part: str) -> None:
                 f" an earlier import of the same answers, delete {run.folder}/*/{other}.parquet and"
                 " import again."
             )
-
-
-def _about(folder: Path) -> JsonObject:
-    file = folder / "study.json"
-    if not file.is_file():
-        raise StudyError(
-            f"{folder} has no study.json: it is no study written here. Give a folder under"
-            " runs/<run>/study."
-        )
-    about: JsonObject = json.loads(file.read_text(encoding="utf-8"))
-    return about
 
 
 def _statement(given: Mapping[str, str], rehearsal: bool) -> dict[str, str]:

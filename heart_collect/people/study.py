@@ -28,8 +28,7 @@ import requests
 import yaml
 from pydantic import BeforeValidator, Field
 
-from heart_collect.calls.models import NotAllowedError, key_fault
-from heart_collect.calls.prices import price_fault
+from heart_collect.calls.models import NotAllowedError
 from heart_collect.judging.design import pair_replies
 from heart_collect.judging.prompts import AUTHORS, PROMPTS, REPLY_INSTRUCTIONS
 from heart_collect.judging.recipe import Recipe, read_recipe
@@ -43,7 +42,7 @@ from heart_collect.people.assignment import (
     check_balance,
     choose_pairs,
 )
-from heart_collect.people.exports import LIMITS, hold_answers, load_json, restore_answers
+from heart_collect.people.exports import LIMITS, hold_answers, load_about, restore_answers
 from heart_collect.people.raters import LABELS, STATEMENT, TIE
 from heart_utils import __version__
 from heart_utils.extras import MissingExtraError
@@ -94,8 +93,7 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 Slices = Annotated[list[Text], Field(min_length=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
-Statement = dict[Literal["population", "language", "pay"], Words]
-Pace = dict[Literal["rating", "rating_conversation", "reply", "conversation"], Positive]
+Pages = Literal["rating", "rating_conversation", "reply", "conversation"]
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ class _Cost:
     currency: Text
     pay_per_hour: NotNegative
     fee_share: NotNegative
-    seconds_a_page: Pace  # of a conversation, a turn
+    seconds_a_page: dict[Pages, Positive]  # of a conversation, a turn
     minutes_around: NotNegative
 
 
@@ -141,13 +139,12 @@ class _Settings:
     retention: Words
     licence: Words
     pay: Words
-    statement: Statement
+    statement: dict[Literal["population", "language", "pay"], Words]
     cost: _Cost
     arrival: Literal["name", "link", "prolific", "mturk"]
     completion_code: Words
     stopped_code: Words
     screened_out_code: Words
-    overruled: dict[Literal["minutes"], Words]
     seed: int
     rating: _Rating
     reply: _Writing
@@ -185,10 +182,10 @@ def check_settings(settings: Mapping[str, Any], where: object) -> JsonObject:
 def unfinished(settings: Mapping[str, Any]) -> list[str]:
     """List what real people could not be told, or paid for."""
     faults = []
-    statement = settings.get("statement")
+    given = settings.get("statement")
+    statement = given if isinstance(given, dict) else {}
     asked = {name: settings.get(name) for name in ASKED_OF_PUBLIC}
-    for name in STATEMENT:
-        asked[f"statement: {name}"] = statement.get(name) if isinstance(statement, dict) else None
+    asked |= {f"statement: {name}": statement.get(name) for name in STATEMENT}
     missing = [name for name, text in asked.items() if not str(text or "").strip()]
     if missing:
         first = (
@@ -240,15 +237,15 @@ def make_offer(
     return Offer(reckoned, minutes, reward, cost["currency"])
 
 
-def _short_time(offer: Offer, settings: Mapping[str, Any]) -> list[str]:
-    """Refuse to tell people less time than it takes, without a reason."""
-    if offer.minutes >= round(offer.reckoned, 6) or settings["overruled"]["minutes"].strip():
+def _short_time(offer: Offer) -> list[str]:
+    """Refuse to tell people less time than it takes."""
+    if offer.minutes >= round(offer.reckoned, 6):
         return []
     return [
         f"minutes is {offer.minutes:g}, and the study takes {offer.reckoned:.0f} minutes a person"
         " by its `cost:`. People would work longer than they agreed to, at a lower wage than they"
-        " were told. Leave minutes empty to tell the reckoned time, put under `cost:` what a pilot"
-        " took, or say under `overruled: minutes:` why it is right."
+        " were told. Leave minutes empty to tell the reckoned time, or put under `cost:` what a"
+        " pilot took."
     ]
 
 
@@ -332,7 +329,7 @@ def write_study(
     items = _items(assignment, turns, texts_of_pair, checks, unit)
     assignment = assignment.assign(item_id=[str(item["id"]) for item in items])
     seats = {str(seat): ids.tolist() for seat, ids in assignment.groupby("seat")["item_id"]}
-    if faults := _short_time(offer, settings) + _untranslated(kind, settings, texts, unit):
+    if faults := _short_time(offer) + _untranslated(kind, settings, texts, unit):
         raise StudyError(f"{own}: {' '.join(faults)}")
     secret = secrets.token_hex(32)
     about = {"run": run.name, "kind": kind, "unit": unit, "settings": settings, "secret": secret}
@@ -379,10 +376,6 @@ def write_study(
         part.replace(folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    if reason := settings["overruled"]["minutes"].strip():
-        overruled: JsonObject = {"overruled": {"minutes": reason}}
-        overruled |= {"minutes": offer.minutes, "reckoned": offer.reckoned}
-        run.record(studies={folder.name: overruled})
     return folder
 
 
@@ -473,8 +466,7 @@ def start_study(
     folder.chmod(0o700)
     log = folder / "server.log"
     log.touch(0o600)
-    server = None
-    deadline = time.monotonic() + SERVER_SECONDS
+    server, why = None, f"did not answer on port {port} in {SERVER_SECONDS:.0f} s"
     try:
         with log.open("ab") as out, _held_back() as let_go:
             server = subprocess.Popen(
@@ -495,33 +487,28 @@ def start_study(
                     "POTATO_GENERATED_TEMPLATES_DIR": str(folder / "made"),
                 },
             )
+        deadline = time.monotonic() + SERVER_SECONDS
         while time.monotonic() < deadline:
             if server.poll() is not None:
-                raise StudyError(
-                    f"Potato stopped at once (exit {server.returncode}). Its last words in"
-                    f" {log}:\n{_tail(log)}"
-                )
+                why = f"stopped at once (exit {server.returncode})"
+                break
             if _answers(host, port):
                 return server
             time.sleep(0.2)
+        words = log.read_text(encoding="utf-8", errors="replace").splitlines()[-8:]
+        raise StudyError("\n".join([f"Potato {why}. Its last words in {log}:", *words]))
     except BaseException:
         if server is not None:
             stop_study(server)
         raise
-    stop_study(server)
-    raise StudyError(
-        f"Potato did not answer on port {port} in {SERVER_SECONDS:.0f} s. Its last words in"
-        f" {log}:\n{_tail(log)}"
-    )
 
 
 def _check_start(folder: Path, host: str) -> None:
-    settings = load_json(folder / "study.json")["settings"]
-    if (host not in LOOPBACK or settings["rehearsal"] is not True) and (
-        faults := unfinished(settings)
-    ):
+    settings = load_about(folder)["settings"]
+    is_public, rehearsal = host not in LOOPBACK, settings["rehearsal"] is True
+    if (is_public or not rehearsal) and (faults := unfinished(settings)):
         raise StudyError(f"{folder.parents[1] / 'study.yaml'}: {' '.join(faults)}")
-    if host not in LOOPBACK and settings["rehearsal"] is True:
+    if is_public and rehearsal:
         raise StudyError(
             "This study is a rehearsal, so it starts on this machine only. Set rehearsal: false in"
             " study.yaml and write it again."
@@ -595,11 +582,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = run.folder / "study" / (options.name or options.kind)
         if not options.resume:
             write_study(run, options.kind, name=options.name, top_up=options.top_up)
-        elif not (folder / "study.json").is_file():
-            raise StudyError(
-                f"There is no study in {folder} to resume. Leave --resume out and it will be"
-                " written."
-            )
         print(_describe(folder))
         if options.kind == "conversation":
             return _serve_conversations(run, folder, options)
@@ -649,14 +631,8 @@ def _serve_conversations(run: Run, folder: Path, options: argparse.Namespace) ->
             return 0
         _check_start(folder, options.host)
         settle_hosts(recipe.seekers, command="study")
-        faults = sorted(
-            {fault for one in recipe.seekers if (fault := key_fault(one) or price_fault(one))}
-        )
-        if faults:
-            raise StudyError(f"Nobody is let in: {'; '.join(faults)}.")
-        budgets = [usd for usd in (recipe.budget_usd, options.budget) if usd is not None]
-        budget = min(budgets, default=None)
-        budget = settle_money(recipe.seekers, plan, budget, options.yes)
+        budgets = (recipe.budget_usd, options.budget)
+        budget = settle_money(recipe.seekers, plan, budgets, options.yes)
         _check_port(options.host, options.port)
         folder.chmod(0o700)
         with hold_answers(folder):
@@ -672,7 +648,7 @@ def _serve_conversations(run: Run, folder: Path, options: argparse.Namespace) ->
 
 
 def _say_where(folder: Path, host: str, port: int) -> None:
-    about = load_json(folder / "study.json")
+    about = load_about(folder)
     door = Door(about["secret"], about["settings"]["arrival"], {})
     address = f"http://{host}:{port}"
     ids = {"PROLIFIC_PID": "{{%PROLIFIC_PID%}}", "workerId": "${workerId}"}
@@ -689,7 +665,7 @@ def _say_where(folder: Path, host: str, port: int) -> None:
 
 
 def _describe(folder: Path) -> str:
-    about = load_json(folder / "study.json")
+    about = load_about(folder)
     rules = about["settings"]["cost"]
     pages = pd.read_csv(folder / "assignment.csv").groupby("seat")
     n_pages, n_spare = pages.size(), int(pages["spare"].first().sum())
@@ -931,10 +907,6 @@ def _answers(host: str, port: int) -> bool:
         requests.get(f"http://{at}:{port}/", timeout=5)
         return True  # it answers, if only that a name is missing
     return False
-
-
-def _tail(log: Path) -> str:
-    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-8:])
 
 
 if __name__ == "__main__":
