@@ -296,8 +296,7 @@ class _Collectors:
         wanted = sa.select(calls.c.asked).where(
             calls.c.status == "claimed", calls.c.owner.in_(held)
         )
-        with self.ledger.reading() as connection:
-            return set(connection.scalars(wanted))
+        return {digest for (digest,) in self.ledger.rows(wanted)}
 
     def kill(self, which: int) -> None:
         """Kill one as a power cut would, and start it again."""
@@ -324,79 +323,57 @@ class _Collectors:
             results.append(json.loads(output.splitlines()[-1]) if output else {})
         statistics = read_statistics(self.address)
         twice = set(statistics["twice"])
-        rows = [result.get("rows", 0) for result in results]
-        lost = sum(self.n - result.get("answered", 0) for result in results)
-        doubled = sum(result.get("rows", 0) - result.get("distinct", 0) for result in results)
-        wrong = sum(result.get("wrong", self.n) for result in results)
-        tracebacks = Path(self.folder, "errors").read_text().count("Traceback")
-        unsound = check_calls(self.ledger)
         states = ", ".join(
             f"{n} {state}" for state, n in sorted(results[0].get("states", {}).items())
         )
-        note = f"{happened}; {states}; exit {exits}"
-        yield Finding(f"{name}: rows lost", lost, "", "0", lost == 0, note)
-        yield Finding(f"{name}: rows doubled", doubled, "", "0", doubled == 0, f"{rows} rows")
-        yield Finding(f"{name}: wrong verdicts", wrong, "", "0", wrong == 0)
-        yield Finding(f"{name}: tracebacks", tracebacks, "", "0", tracebacks == 0)
-        yield Finding(f"{name}: exits other than 0", sum(map(bool, exits)), "", "0", not any(exits))
-        yield Finding(f"{name}: damaged or doubled calls", len(unsound), "", "0", not unsound)
         # answered after this side's time-out
         unheard = twice & set(statistics["unheard"]) - self.in_flight
-        beyond = len(twice - self.in_flight - unheard)
-        said_twice = (
-            f"{len(twice & self.in_flight)} calls of {len(self.in_flight)} claimed at a kill were"
-            " paid twice"
-        )
-        said_twice += (
-            f", and {len(unheard)} that were answered after {TIME_OUT_S:g} s, when this side had"
-            " hung up"
-        )
-        yield Finding(
-            f"{name}: paid twice, heard, not in flight at a kill",
-            beyond,
-            "",
-            "0",
-            beyond == 0,
-            said_twice,
-        )
         money, bill = self.ledger.money(), statistics["billed_tokens"] * USD_A_TOKEN
-        missing = max(0.0, bill - money.bound)
-        counted = (
-            f"bill {bill:.4f}; ledger: {money.spent:.4f} spent, {money.unsettled:.4f} perhaps,"
-            f" {money.reserved:.4f} held"
-        )
-        yield Finding(
-            f"{name}: on the provider's bill and not counted",
-            missing,
-            "USD",
-            "0",
-            missing == 0,
-            counted,
-        )
-        with self.ledger.reading() as connection:
-            ended = set(
-                connection.scalars(
-                    sa.select(calls.c.asked).where(
-                        calls.c.status.in_(("ok", "refused", "truncated"))
-                    )
-                )
-            )
+        none_of = {
+            "rows lost": (
+                sum(self.n - result.get("answered", 0) for result in results),
+                f"{happened}; {states}; exit {exits}",
+            ),
+            "rows doubled": (
+                sum(result.get("rows", 0) - result.get("distinct", 0) for result in results),
+                f"{[result.get('rows', 0) for result in results]} rows",
+            ),
+            "wrong verdicts": (sum(result.get("wrong", self.n) for result in results), ""),
+            "tracebacks": (Path(self.folder, "errors").read_text().count("Traceback"), ""),
+            "exits other than 0": (sum(map(bool, exits)), ""),
+            "damaged or doubled calls": (len(check_calls(self.ledger)), ""),
+            "paid twice, heard, not in flight at a kill": (
+                len(twice - self.in_flight - unheard),
+                f"{len(twice & self.in_flight)} calls of {len(self.in_flight)} claimed at a kill"
+                f" were paid twice, and {len(unheard)} that were answered after {TIME_OUT_S:g} s,"
+                " when this side had hung up",
+            ),
+            "USD on the provider's bill and not counted": (
+                max(0.0, bill - money.bound),
+                f"bill {bill:.4f}; ledger: {money.spent:.4f} spent, {money.unsettled:.4f} perhaps,"
+                f" {money.reserved:.4f} held",
+            ),
+        }
+        for what, (n, note) in none_of.items():
+            yield Finding(f"{name}: {what}", n, "", "0", n == 0, note)
+        yield from self._faults_met(name, statistics, twice)
+
+    def _faults_met(
+        self, name: str, statistics: dict[str, Any], twice: set[str]
+    ) -> Iterator[Finding]:
+        """Count by fault what had no answer in the end."""
+        answered = calls.c.status.in_(("ok", "refused", "truncated"))
+        ended = {digest for (digest,) in self.ledger.rows(sa.select(calls.c.asked).where(answered))}
         for fault, met in sorted(statistics["met"].items()):
             left, again = len(set(met) - ended), len(set(met) & twice - self.in_flight)
-            attempts = statistics["outcomes"][fault]
             note = (
-                f"{attempts} attempts at {len(met)} calls; {again} of them paid twice, not in"
-                " flight at a kill"
+                f"{statistics['outcomes'][fault]} attempts at {len(met)} calls; {again} of them"
+                " paid twice, not in flight at a kill"
             )
-            denied = fault in ("tool", "403")  # which may be this request's own fault, and end it
-            yield Finding(
-                f"{name}: met {fault}, without an answer in the end",
-                left,
-                "",
-                "0",
-                denied or not (left or again),
-                note,
-            )
+            # a denial may be this request's own fault, and end it
+            met_well = fault in ("tool", "403") or not (left or again)
+            what = f"{name}: met {fault}, without an answer in the end"
+            yield Finding(what, left, "", "0", met_well, note)
 
 
 def _streams(n: int) -> Iterator[Finding]:
