@@ -13,7 +13,7 @@ from heart_collect.calls.engine import ClusterError, ask_all
 from heart_collect.calls.ledger import open_ledger
 from heart_collect.calls.models import Model, Request
 
-pytestmark = [pytest.mark.services, pytest.mark.apart]
+pytestmark = pytest.mark.services
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def provider():
         yield running
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster():
     from distributed import LocalCluster
 
@@ -55,6 +55,20 @@ def test_two_workers_share_the_work(provider, cluster, database_url, monkeypatch
     assert ask_all(requests_for(provider, 200), ledger=ledger, mode="replay") == calls
 
 
+def test_a_refused_key_comes_back_from_the_workers(provider, cluster, database_url):
+    provider.keys = ("another",)
+    ledger = open_ledger(database_url)
+    calls = ask_all(
+        requests_for(provider, 10),
+        ledger=ledger,
+        scheduler=cluster.scheduler_address,
+        progress=False,
+    )
+    assert {call.status for call in calls} == {"error"}
+    assert "Incorrect API key" in calls[0].error
+    assert ledger.counts() == {}
+
+
 def test_a_worker_that_is_killed_half_way_loses_no_call(
     provider, cluster, database_url, monkeypatch
 ):
@@ -85,20 +99,6 @@ def test_a_worker_that_is_killed_half_way_loses_no_call(
     # Of some 120 that it had asked: four in flight and 0.1 s of answers uncommitted, and some room
     # for a busy machine.
     assert again <= 40
-
-
-def test_a_refused_key_comes_back_from_the_workers(provider, cluster, database_url):
-    provider.keys = ("another",)
-    ledger = open_ledger(database_url)
-    calls = ask_all(
-        requests_for(provider, 10),
-        ledger=ledger,
-        scheduler=cluster.scheduler_address,
-        progress=False,
-    )
-    assert {call.status for call in calls} == {"error"}
-    assert "Incorrect API key" in calls[0].error
-    assert ledger.counts() == {}
 
 
 def test_a_scheduler_that_is_not_there_is_said(provider, database_url, monkeypatch):
