@@ -92,30 +92,17 @@ def test_the_server_ends_with_the_block_also_where_it_broke_off(monkeypatch):
 
 
 @pytest.mark.live
-def test_the_embedded_model_answers_and_gives_log_probabilities(tmp_path):
-    """One reply, streamed and timed, and the next token's probabilities, from the real model."""
+def test_the_embedded_model_streams_a_reply_that_is_timed(tmp_path):
+    """From the real model; `tests/judging` asks it for a letter and for JSON."""
     try:
         local._weights()
     except NotInstalledError as error:
         pytest.skip(f"needs model: {error}")
     ledger = open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
-    model = local_model()
     words = ({"role": "user", "content": "Say one kind sentence to someone who lost a job."},)
-    letter = (
-        {
-            "role": "user",
-            "content": "Answer with one letter, A or B: which comes first in the alphabet?",
-        },
-    )
-    requests = [
-        Request(model, words, {"max_tokens": 40}, stream=True),
-        Request(model, letter, {"max_tokens": 1, "logprobs": True, "top_logprobs": 10}),
-    ]
-    reply, verdict = ask_all(requests, ledger=ledger, max_concurrency=1, progress=False)
+    requests = [Request(local_model(), words, {"max_tokens": 20}, stream=True)]
+    [reply] = ask_all(requests, ledger=ledger, max_concurrency=1, progress=False)
     assert (reply.status, reply.cost_usd, reply.in_flight) == ("ok", 0.0, 1)
     assert 0 < reply.ttft_ms < reply.total_ms
     assert reply.completion_tokens > 3
     assert len(reply.text.split()) > 3
-    assert len(verdict.logprobs) == 10
-    assert {"A", "B"} & {token.strip() for token, _ in verdict.logprobs}
-    assert ask_all(requests, ledger=ledger, mode="replay") == [reply, verdict]

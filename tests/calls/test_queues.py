@@ -158,29 +158,29 @@ def test_who_is_asked_for_whole_answers_is_asked_for_a_stream_again_where_that_f
 # -- pace
 
 
-def test_a_model_that_turns_calls_away_is_asked_slower_and_then_faster_again():
-    one, request = queue(), ask("hello")
-    assert spacing(one, request) == {}
-    fail(one, kind="throttled")
-    assert spacing(one, request) == {"pace": pytest.approx(0.005 * 1.1)}
-    fail(one, kind="throttled")
-    assert spacing(one, request) == {"pace": pytest.approx(0.005 * 1.1**2)}
-    one.answered()
-    assert spacing(one, request) == {"pace": pytest.approx(0.005 * 1.1**2 * 0.98)}
-    for _ in range(9):
-        one.answered()
-    assert spacing(one, request) == {}
-    fail(one)
-    assert spacing(one, request) == {}
-    for _ in range(400):
-        one.failures = 0
-        fail(one, kind="throttled")
-    assert spacing(one, request) == {"pace": 10.0}
-    fresh = queue()
-    for _ in range(9):
-        fail(fresh, kind="throttled")
-    # once it is out, its pace is not the matter
-    assert spacing(fresh, request) == {"pace": pytest.approx(0.005 * 1.1**5)}
+@pytest.mark.parametrize(
+    ("events", "gap"),
+    [
+        ("", None),
+        ("t", 0.005 * 1.1),
+        ("tt", 0.005 * 1.1**2),
+        ("tta", 0.005 * 1.1**2 * 0.98),
+        ("tt" + 10 * "a", None),
+        ("tt" + 10 * "a" + "f", None),
+        (400 * "t-", 10.0),
+        (9 * "t", 0.005 * 1.1**5),  # once it is out, its pace is not the matter
+    ],
+)
+def test_a_model_that_turns_calls_away_is_asked_slower_and_then_faster_again(events, gap):
+    one = queue()
+    for event in events:
+        if event == "a":
+            one.answered()
+        elif event == "-":
+            one.failures = 0
+        else:
+            fail(one, kind={"t": "throttled", "f": "again"}[event])
+    assert spacing(one, ask("hello")) == ({} if gap is None else {"pace": pytest.approx(gap)})
 
 
 def test_limits_of_the_settings_space_requests_by_number_and_by_tokens():
