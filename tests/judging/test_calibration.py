@@ -31,6 +31,7 @@ JUDGE = {
     "options": {"temperature": 0},
 }
 DAY = datetime.date(2026, 11, 1)
+LABELS = LabelSource("a test", made_on=DAY, valid_days=90)
 PEOPLE = ["ann", "bob", "cyd", "dee", "eve"]
 
 
@@ -43,197 +44,152 @@ def votes_on_pairs(n_dialogues=160, right=0.9, seed=1, lean_to_x=0.6):
     said = np.where(same, person, np.where(person == "a", "b", "a"))
     names = [f"d{number}" for number in range(n_dialogues)]
     common = {
-        "dialogue_id": names,
-        "history_id": names,
-        "pair_id": names,
+        **dict.fromkeys(("dialogue_id", "history_id", "pair_id"), names),
         "responder_a": "x",
         "responder_b": "y",
-        # fmt: skip
         "dimension": "overall",
         "state": "valid",
         "protocol": "heart",
         "repeat": 0,
     }
-    people = pd.DataFrame(
-        {
-            **common,
-            "verdict": person,
-            "rater": np.resize(PEOPLE, n_dialogues),
-            "rater_kind": "human",
-            "order": None,
-        }
-    )
-    judge = pd.DataFrame(
-        {**common, "verdict": said, "rater": "judge", "rater_kind": "model", "order": "ab"}
-    )
-    return judge, people
+    raters = np.resize(PEOPLE, n_dialogues)
+    people = pd.DataFrame(common | {"verdict": person, "rater": raters, "order": None})
+    judge = pd.DataFrame(common | {"verdict": said, "rater": "judge", "order": "ab"})
+    return judge.assign(rater_kind="model"), people.assign(rater_kind="human")
 
 
-def calibrated(**changes):
-    judge, people = votes_on_pairs(**changes)
-    return calibrate_judge(
-        judge,
-        people,
-        bound_to=JUDGE,
-        labels=LabelSource("a test", made_on=DAY, valid_days=90),
-        n_resamples=200,
-    )
+def calibrate(judge, people, labels=LABELS, bound_to=JUDGE, n_resamples=50, **options):
+    options = {"bound_to": bound_to, "labels": labels, "n_resamples": n_resamples, **options}
+    return calibrate_judge(judge, people, **options)
 
 
-def test_agreement_errors_and_lead_are_those_counted_by_hand():
+@pytest.fixture(scope="module")
+def record():
+    return calibrate(*votes_on_pairs(), n_resamples=200)
+
+
+def test_agreement_errors_lead_and_lean_to_length_are_those_counted_by_hand():
     judge, people = votes_on_pairs(n_dialogues=10)
     people["verdict"] = list("aaaaaabbbb")
     judge["verdict"] = list("aaaabbbbba")  # wrong on two of x's wins and one of y's
-    record = calibrate_judge(
-        judge, people, bound_to=JUDGE, labels=LabelSource("a test", made_on=DAY), n_resamples=50
-    )
+    words = pd.DataFrame({"words": [5, 5, 5, 5, -3, 4, -1, -1, -1, 2]}, index=judge["pair_id"])
+    record = calibrate(judge, people, words=words)
     assert record.agreement == pytest.approx(7 / 10)
     assert record.wrongly_preferred == pytest.approx({"x": 1 / 10, "y": 2 / 10})
     assert record.wrongly_passed_over == pytest.approx({"x": 2 / 10, "y": 1 / 10})
     assert record.first_share == pytest.approx(5 / 10)  # a was shown first, and won five
-
-
-def test_the_lean_to_length_counts_errors_alone():
-    judge, people = votes_on_pairs(n_dialogues=10)
-    people["verdict"], judge["verdict"] = list("aaaaaabbbb"), list("aaaabbbbba")
-    words = pd.DataFrame({"words": [5, 5, 5, 5, -3, 4, -1, -1, -1, 2]}, index=judge["pair_id"])
-    record = calibrate_judge(
-        judge, people, bound_to=JUDGE, labels=LabelSource("a test"), words=words, n_resamples=50
-    )
-    # took b (longer), b (shorter), a (longer)
+    # of its errors it took b (longer), b (shorter), a (longer)
     assert record.longer_when_wrong == pytest.approx(2 / 3)
 
 
 def test_repeats_say_how_often_it_answers_the_same():
     judge, people = votes_on_pairs(n_dialogues=20)
-    again = judge.assign(
-        repeat=1,
-        verdict=["b" if word == "a" else "a" for word in judge["verdict"][:5]]
-        + list(judge["verdict"][5:]),
-    )
-    record = calibrate_judge(
-        pd.concat([judge, again]),
-        people,
-        bound_to=JUDGE,
-        labels=LabelSource("a test"),
-        n_resamples=50,
-    )
+    turned = judge["verdict"].map({"a": "b", "b": "a"}).where(judge.index < 5, judge["verdict"])
+    both = pd.concat([judge, judge.assign(repeat=1, verdict=turned)])
+    record = calibrate(both, people)
     assert record.same_when_asked_again == pytest.approx(15 / 20)
-    assert (
-        record.reliability
-        == repeat_reliability(pd.concat([judge, again]), n_resamples=2)["reliability"].item()
-    )
+    assert record.reliability == repeat_reliability(both, n_resamples=2)["reliability"].item()
     assert record.reliability_low < record.reliability < record.reliability_high
 
 
-def test_a_good_judge_with_enough_labels_has_no_fault():
-    assert calibrated().faults(bound_to=JUDGE, today=DAY) == []
-
-
-@pytest.mark.parametrize("part", ["model", "prompt", "rubric", "options"])
-def test_a_record_expires_with_each_part_of_the_judge(part):
-    now = (
-        {**JUDGE, part: {"temperature": 1}}
-        if part == "options"
-        else {**JUDGE, part: JUDGE[part] + " "}
-    )
-    (fault,) = calibrated().faults(bound_to=now, today=DAY)
-    assert f"{part} changed" in fault
-    assert "hours" in fault
-
-
-def test_a_record_expires_with_age():
-    record = calibrated()
-    assert record.faults(bound_to=JUDGE, today=DAY + datetime.timedelta(90)) == []
-    (fault,) = record.faults(bound_to=JUDGE, today=DAY + datetime.timedelta(91))
-    assert "91 days old, 90 are allowed" in fault
-    (fault,) = record.faults(bound_to=JUDGE, today=DAY - datetime.timedelta(1))
-    assert "still to come" in fault
+@pytest.mark.parametrize(
+    ("part", "now", "days", "words"),
+    [
+        *(
+            (part, JUDGE[part] + " ", 0, [f"{part} changed", "hours"])
+            for part in ("model", "prompt", "rubric")
+        ),
+        ("options", {"temperature": 1}, 0, ["options changed", "hours"]),
+        ("model", JUDGE["model"], 91, ["91 days old, 90 are allowed"]),
+        ("model", JUDGE["model"], -1, ["still to come"]),
+        ("model", JUDGE["model"], 0, []),
+        ("model", JUDGE["model"], 90, []),
+    ],
+)
+def test_a_record_of_a_good_judge_expires_with_each_of_its_parts_and_with_age(
+    record, part, now, days, words
+):
+    faults = record.faults(bound_to=JUDGE | {part: now}, today=DAY + datetime.timedelta(days))
+    assert len(faults) == bool(words)
+    assert all(word in faults[0] for word in words)
 
 
 def test_a_judge_that_follows_the_authors_names_alone_may_not_gate():
     judge, people = votes_on_pairs(lean_to_x=0.8)
-    record = calibrate_judge(
-        judge.assign(verdict="a"),
-        people,
-        bound_to=JUDGE,
-        labels=LabelSource("a test", made_on=DAY),
-        n_resamples=200,
-    )
+    record = calibrate(judge.assign(verdict="a"), people, n_resamples=200)
     (fault,) = record.faults(bound_to=JUDGE, today=DAY)
     assert "lead over the authors' names" in fault
 
 
-def test_too_few_labels_are_named_with_what_they_cost():
-    (fault,) = calibrated(n_dialogues=70, right=0.95).faults(bound_to=JUDGE, today=DAY)
+def test_too_few_labels_are_named_with_what_they_cost_and_a_judge_nothing_is_known_of(record):
+    few = calibrate(*votes_on_pairs(n_dialogues=70, right=0.95), n_resamples=200)
+    (fault,) = few.faults(bound_to=JUDGE, today=DAY)
     assert "70 labels by people; 100 are asked for. 30 labels cost people about 1.0 hours" in fault
-
-
-def test_nothing_known_of_the_judge_is_a_fault():
-    (fault,) = calibrated().faults(today=DAY)
+    (fault,) = record.faults(today=DAY)
     assert "nothing says which model" in fault
 
 
-def test_a_saved_record_is_the_same_and_an_edited_one_refused(tmp_path):
-    record = calibrated()
+def test_a_saved_record_is_the_same_and_an_edited_one_refused(record, tmp_path):
     path = record.save(tmp_path / "record.json")
     assert load_calibration(path) == record
-    content = json.loads(path.read_text())
-    content["lead_low"] = 0.5
-    path.write_text(json.dumps(content))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"lead_low": 0.5}))
     with pytest.raises(CalibrationError, match="changed after it was saved"):
         load_calibration(path)
 
 
 @pytest.mark.parametrize(
-    ("spoil", "message"),
+    ("of_judge", "of_people", "message"),
     [
-        (
-            lambda judge, people: (judge, people.assign(rater_kind="model")),
-            "never on another judge's",
-        ),
-        (lambda judge, people: (judge.assign(rater_kind="human"), people), "rows by people"),
-        (lambda judge, people: (judge.assign(rater=["j", "k"] * 80), people), "2 judges"),
-        (
-            lambda judge, people: (judge.assign(pair_id="other" + judge["pair_id"]), people),
-            "no pair in common",
-        ),
-        (lambda judge, people: (judge, people.assign(verdict="tie")), "all are ties or failures"),
-        (
-            lambda judge, people: (judge, people.assign(dimension="warmth")),
-            "No valid vote by a person is on 'overall'",
-        ),
+        ({}, {"rater_kind": "model"}, "never on another judge's"),
+        ({"rater_kind": "human"}, {}, "rows by people"),
+        ({"rater": ["j", "k"] * 80}, {}, "2 judges"),
+        ({"pair_id": [f"o{n}" for n in range(160)]}, {}, "no pair in common"),
+        ({}, {"verdict": "tie"}, "all are ties or failures"),
+        ({}, {"dimension": "warmth"}, "No valid vote by a person is on 'overall'"),
+        ({"dimension": "warmth"}, {}, "'judge' answered nothing on 'overall'; it answered warmth"),
+        ({}, {"rater": "ann"}, "One person alone decided pairs"),
+        ({}, {"rater": "judge"}, "not calibrated on its own answers"),
+        ({"dialogue_id": "d"}, {"dialogue_id": "d"}, "Only one dialogue"),
     ],
 )
-def test_votes_that_calibrate_nothing_are_refused(spoil, message):
-    with pytest.raises(CalibrationError, match=message):
-        calibrate_judge(
-            *spoil(*votes_on_pairs()), bound_to=JUDGE, labels=LabelSource("a test"), n_resamples=50
-        )
-
-
-def test_a_judge_without_one_of_its_parts_is_refused():
+def test_votes_that_calibrate_nothing_are_refused(of_judge, of_people, message):
     judge, people = votes_on_pairs()
+    with pytest.raises(CalibrationError, match=message):
+        calibrate(judge.assign(**of_judge), people.assign(**of_people))
+
+
+def test_who_decided_nothing_is_no_second_person():
+    judge, people = votes_on_pairs()
+    idle = pd.concat([people.assign(rater="ann"), people.assign(rater="bob", verdict="tie")])
+    with pytest.raises(CalibrationError, match="One person alone"):
+        calibrate(judge, idle)
+
+
+def test_a_judge_without_one_of_its_parts_an_address_and_days_gone_by_are_refused():
+    parts = {"model": "m", "rubric": "r", "options": {}, "temperature": 0}
     with pytest.raises(CalibrationError, match="lacks prompt and has unknown temperature"):
-        calibrate_judge(
-            judge,
-            people,
-            bound_to={"model": "m", "rubric": "r", "options": {}, "temperature": 0},
-            labels=LabelSource("a test"),
-        )
+        calibrate(*votes_on_pairs(), bound_to=parts)
+    for label, days, said in (
+        ("by ann@example.org", None, "labels_from"),
+        (" ", None, "labels_from is empty"),
+        ("a test", 0, "expected 1 or more"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            LabelSource(label, valid_days=days)
 
 
 def test_the_identity_of_a_runs_judge_names_prompt_and_weights():
     recipe = read_recipe("sample")
     identity = recipe.identity_of("SmolLM2-135M-judge")
-    assert "SmolLM2" in identity["model"] or "smollm2" in identity["model"].lower()
+    assert "smollm2" in identity["model"].lower()
     assert len(identity["prompt"]) == 64
     with pytest.raises(RecipeError, match="has no judge 'nobody'; there are SmolLM2-135M-judge"):
         recipe.identity_of("nobody")
+    with pytest.raises(RecipeError, match="does not ask by 'none'; it asks by heart"):
+        recipe.identity_of("SmolLM2-135M-judge", protocol="none")
 
 
-def test_a_record_says_lead_labels_date_and_expiry_in_words():
-    record = calibrated()
+def test_a_record_says_lead_labels_date_and_expiry_in_words(record):
     words = record.describe(today=DAY)
     assert words.startswith(
         f"lead {record.lead:+.3f} [{record.lead_low:+.3f}, {record.lead_high:+.3f}], 160 labels by"
@@ -245,29 +201,17 @@ def test_a_record_says_lead_labels_date_and_expiry_in_words():
     assert record.describe(bound_to=changed, today=DAY).startswith("expired: prompt changed; lead")
 
 
-def test_one_person_makes_no_record():
-    judge, people = votes_on_pairs()
-    with pytest.raises(CalibrationError, match="One person alone decided pairs"):
-        calibrate_judge(
-            judge, people.assign(rater="ann"), bound_to=JUDGE, labels=LabelSource("a test")
-        )
-    idle = pd.concat([people.assign(rater="ann"), people.assign(rater="bob", verdict="tie")])
-    with pytest.raises(CalibrationError, match="One person alone"):  # bob decided nothing
-        calibrate_judge(judge, idle, bound_to=JUDGE, labels=LabelSource("a test"))
-
-
-@pytest.mark.parametrize("loads", [[1, 1], [300, 1, 1], [300, 1]])
-def test_few_people_or_one_who_gave_nearly_all_labels_may_not_decide(loads):
+@pytest.mark.parametrize(
+    ("loads", "passes"), [([1, 1], 0), ([300, 1, 1], 0), ([300, 1], 0), ([60] * 5, 1)]
+)
+def test_few_people_or_one_who_gave_nearly_all_labels_may_not_decide(loads, passes):
     """The judge agrees in 90 % of 300 labels; five people of even load pass."""
     judge, people = votes_on_pairs(300)
     codes = np.repeat(PEOPLE[: len(loads)], np.ceil(np.array(loads) * 300 / sum(loads)).astype(int))
     people["rater"] = np.roll(codes, 7)[:300]
-    record = calibrate_judge(
-        judge, people, bound_to=JUDGE, labels=LabelSource("a test", made_on=DAY), n_resamples=200
-    )
+    record = calibrate(judge, people, n_resamples=200)
     assert record.n_people == len(loads)
-    assert record.faults(bound_to=JUDGE, today=DAY)
-    assert calibrated(n_dialogues=300).faults(bound_to=JUDGE, today=DAY) == []
+    assert (record.faults(bound_to=JUDGE, today=DAY) == []) == passes
 
 
 @pytest.mark.slow
@@ -282,62 +226,27 @@ def test_the_interval_of_a_record_holds_other_people_s_agreement():
         people = people.assign(
             rater=np.resize(PEOPLE[:3], 90), verdict=people["verdict"].where(same, opposite)
         )
-        record = calibrate_judge(
-            judge, people, bound_to=JUDGE, labels=LabelSource("a test"), n_resamples=20
-        )
+        record = calibrate(judge, people, n_resamples=20)
         held += record.agreement_low <= 0.75 <= record.agreement_high
     assert held >= 54  # over dialogues alone some 50
 
 
-def test_a_judge_among_the_people_is_refused():
-    judge, people = votes_on_pairs()
-    with pytest.raises(CalibrationError, match="not calibrated on its own answers"):
-        calibrate_judge(
-            judge, judge.assign(rater_kind="human"), bound_to=JUDGE, labels=LabelSource("a test")
-        )
-
-
-def test_one_dialogue_an_address_and_days_gone_by_are_refused():
-    judge, people = votes_on_pairs()
-    with pytest.raises(CalibrationError, match="Only one dialogue"):
-        calibrate_judge(judge.head(1), people.head(1), bound_to=JUDGE, labels=LabelSource("a test"))
-    with pytest.raises(ValueError, match="labels_from"):
-        calibrate_judge(judge, people, bound_to=JUDGE, labels=LabelSource("by ann@example.org"))
-    with pytest.raises(CalibrationError, match="expected 1 or more"):
-        calibrate_judge(judge, people, bound_to=JUDGE, labels=LabelSource("a test", valid_days=0))
-
-
-def test_a_person_who_answered_a_pair_twice_has_one_label():
+def test_a_person_who_answered_a_pair_twice_has_one_label(record):
     judge, people = votes_on_pairs()
     again = people.head(7).assign(repeat=1, verdict="tie")
-    twice = calibrate_judge(
-        judge,
-        pd.concat([people, again]),
-        bound_to=JUDGE,
-        labels=LabelSource("a test"),
-        n_resamples=50,
-    )
+    twice = calibrate(judge, pd.concat([people, again]))
     assert twice.n_labels == len(people)
-    assert twice.agreement == calibrated().agreement
+    assert twice.agreement == record.agreement
 
 
 @pytest.fixture(scope="module")
 def two_judges():
-    """Verdicts of a judge with a record and of one without, and the record."""
-    judge, people = votes_on_pairs()
-    record = calibrate_judge(
-        judge,
-        people,
-        bound_to=JUDGE,
-        labels=LabelSource("a test", made_on=DAY, valid_days=90),
-        n_resamples=50,
-    )
-    rows = pd.concat([judge, judge.assign(rater="other")], ignore_index=True)
-    return rows, record
+    """Verdicts of a judge with a record and of one without."""
+    judge, _ = votes_on_pairs()
+    return pd.concat([judge, judge.assign(rater="other")], ignore_index=True)
 
 
-def test_the_report_card_names_the_judge_without_a_record(two_judges):
-    _, record = two_judges
+def test_the_report_card_names_the_judge_without_a_record(record):
     grades = pd.DataFrame(
         {"rater": ["judge", "other"], "probe": "echo", "expected": "worse", "outcome": "recognised"}
     )
@@ -348,9 +257,10 @@ def test_the_report_card_names_the_judge_without_a_record(two_judges):
     assert cards.loc["other", "calibration"] == "not calibrated"
 
 
-def test_the_leaderboard_prints_the_record_of_its_judge_in_each_file(two_judges, tmp_path):
-    rows, record = two_judges
-    boards = fit_boards(combine_orders(rows), by=["rater"], dimension="overall", n_resamples=0)
+def test_the_leaderboard_prints_the_record_of_its_judge_in_each_file(two_judges, record, tmp_path):
+    boards = fit_boards(
+        combine_orders(two_judges), by=["rater"], dimension="overall", n_resamples=0
+    )
     csv, as_json, page, tex, *_ = write_leaderboard(boards, tmp_path, records=[record])
     for file in (csv, as_json, page, tex):
         written = file.read_text()
@@ -359,21 +269,16 @@ def test_the_leaderboard_prints_the_record_of_its_judge_in_each_file(two_judges,
     table = pd.read_csv(csv).set_index("rater")["calibration"]
     assert set(table["judge"]) == {record.describe()}
     assert set(table["other"]) == {"not calibrated"}
-    together = fit_ratings(combine_orders(rows), n_resamples=0).table
+    together = fit_ratings(combine_orders(two_judges), n_resamples=0).table
     assert "any other judge: not calibrated" in leaderboard_html(together, records=[record])
-
-
-def test_a_leaderboard_by_people_speaks_of_no_calibration():
     _, people = votes_on_pairs()
-    table = fit_ratings(people, n_resamples=0).table
-    assert "calibrated" not in leaderboard_html(table)
+    assert "calibrated" not in leaderboard_html(fit_ratings(people, n_resamples=0).table)
 
 
-def test_the_methods_paragraph_reads_the_records_in_the_runs_folder(two_judges, tmp_path):
-    rows, record = two_judges
+def test_the_methods_paragraph_reads_the_records_in_the_runs_folder(two_judges, record, tmp_path):
     run = open_run(tmp_path / "mine")
-    run.write("verdicts", load_verdicts(rows))
-    fit = fit_ratings(combine_orders(rows), n_resamples=0)
+    run.write("verdicts", load_verdicts(two_judges))
+    fit = fit_ratings(combine_orders(two_judges), n_resamples=0)
     assert "judge: not calibrated; other: not calibrated" in methods(run, fit)
     record.save(run.folder / "calibration" / "judge.json")
     assert f"judge: {record.describe()}; other: not calibrated" in methods(run, fit)

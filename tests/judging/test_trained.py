@@ -5,10 +5,12 @@ import json
 import re
 import textwrap
 
+import litellm
 import numpy as np
 import pandas as pd
 import pytest
 
+from heart_collect.judging import trained
 from heart_collect.judging.trained import (
     LEAST_REPLIES,
     TrainedJudgeError,
@@ -18,22 +20,9 @@ from heart_collect.judging.trained import (
 from heart_utils.agreement.panel import agreement_with_baselines
 from heart_utils.runs import find_root
 
-GOOD = ["i", "hear", "how", "hard", "this", "is", "and", "you", "are", "not", "alone", "with", "it"]
-BAD = ["just", "get", "over", "it", "because", "other", "people", "have", "it", "much", "worse"]
-PLAIN = [
-    "today",
-    "we",
-    "talk",
-    "about",
-    "work",
-    "home",
-    "school",
-    "friends",
-    "family",
-    "time",
-    "and",
-    "things",
-]
+GOOD = "i hear how hard this is and you are not alone with it".split()  # noqa: SIM905
+BAD = "just get over it because other people have it much worse".split()  # noqa: SIM905
+PLAIN = "today we talk about work home school friends family time and things".split()  # noqa: SIM905
 
 
 def drawn_replies(n_dialogues=60, seed=1, responders=("x", "y"), shift=0.0):
@@ -78,12 +67,19 @@ def voted(replies, seed=3):
     })  # fmt: skip
 
 
+def train(replies=None, labels=None, *, leave_out=("dialogue_id",), n_folds=2, **options):
+    replies = drawn_replies() if replies is None else replies
+    labels = scored(replies) if labels is None else labels
+    return train_judge(replies, labels, leave_out=leave_out, n_folds=n_folds, **options)
+
+
+def new_replies():
+    return drawn_replies(seed=9).assign(history_id=lambda rows: "new-" + rows["history_id"])
+
+
 @pytest.fixture(scope="module")
 def judge():
-    replies = drawn_replies()
-    return train_judge(
-        replies.assign(licence="CC0-1.0"), scored(replies), leave_out=["dialogue_id"]
-    )
+    return train(drawn_replies().assign(licence="CC0-1.0"), n_folds=5)
 
 
 def test_out_of_fold_scores_follow_the_quality_that_words_show(judge):
@@ -95,17 +91,14 @@ def test_labels_without_a_link_to_words_teach_nothing():
     """A judge that had seen the label of a reply that it scores would do better than zero here."""
     replies = drawn_replies()
     labels = scored(replies).assign(score=np.random.default_rng(5).normal(size=len(replies)))
-    rows = train_judge(replies, labels, leave_out=["dialogue_id"]).predictions.merge(
-        labels[["reply_id", "score"]], on="reply_id"
-    )
+    predictions = train(replies, labels, n_folds=5).predictions
+    rows = predictions.merge(labels[["reply_id", "score"]], on="reply_id")
     # 120 replies: two standard errors are 0.18. Below zero is no knowledge: a fold of high labels
     # leaves low ones to learn from.
     assert rows["score_x"].corr(rows["score_y"]) < 0.18
 
 
 def test_no_fold_learns_from_a_rater_who_scored_what_it_scores(monkeypatch):
-    from heart_collect.judging import trained
-
     met = []
     real = trained._left_for_training
 
@@ -117,55 +110,43 @@ def test_no_fold_learns_from_a_rater_who_scored_what_it_scores(monkeypatch):
     monkeypatch.setattr(trained, "_left_for_training", spy)
     replies = drawn_replies()
     raters = "r" + (replies.index // 6).astype(str)  # six replies, three dialogues each
-    train_judge(replies, scored(replies).assign(rater=raters))
-    assert met
-    assert not any(met)
+    train(replies, scored(replies).assign(rater=raters), leave_out=("dialogue_id", "rater"))
+    assert met == [set(), set()]
 
 
-def test_raters_who_met_every_dialogue_cannot_be_left_out():
-    replies = drawn_replies()
-    with pytest.raises(TrainedJudgeError, match=r"has 0 labels left.*leave_out=\('dialogue_id',\)"):
-        train_judge(replies, scored(replies, raters=("ann", "ben")))
-
-
-def test_verdicts_train_a_judge_that_agrees_more_than_the_authors_names():
-    replies = drawn_replies(n_dialogues=200, shift=0.3)
+@pytest.fixture(scope="module")
+def verdicts():
+    """Verdicts by a person, and those of a judge trained on them."""
+    replies = drawn_replies(n_dialogues=400, shift=0.3)
     votes = voted(replies)
-    judge = train_judge(replies, votes, leave_out=["dialogue_id"], n_folds=4)
-    both = pd.concat([votes, judge.predictions], ignore_index=True)
-    rates = agreement_with_baselines(
-        both, between=("human", "trained"), by=[], n_resamples=100
-    ).set_index("who")
-    assert rates.loc["author_only", "lead_low"] > 0.0
-    assert judge.predictions["rater_kind"].unique().tolist() == ["trained"]
-    assert judge.predictions["p_a"].between(0, 1).all()
+    return votes, train(replies, votes, n_folds=4).predictions
 
 
-def test_probabilities_of_a_judge_of_verdicts_are_calibrated():
+def test_verdicts_train_a_judge_that_agrees_more_than_the_authors_names(verdicts):
+    both = pd.concat(verdicts, ignore_index=True)
+    rates = agreement_with_baselines(both, between=("human", "trained"), by=[], n_resamples=100)
+    assert rates.set_index("who").loc["author_only", "lead_low"] > 0.0
+    assert verdicts[1]["rater_kind"].unique().tolist() == ["trained"]
+    assert verdicts[1]["p_a"].between(0, 1).all()
+
+
+def test_probabilities_of_a_judge_of_verdicts_are_calibrated(verdicts):
     """By ten bins of equal size the share won is within four standard errors of what was
     foretold."""
-    replies = drawn_replies(n_dialogues=400)
-    votes = voted(replies)
-    found = train_judge(replies, votes, leave_out=["dialogue_id"]).predictions.merge(
-        votes[["pair_id", "verdict"]], on="pair_id"
-    )
+    votes, predictions = verdicts
+    found = predictions.merge(votes[["pair_id", "verdict"]], on="pair_id")
     bins = pd.qcut(found["p_a"], 10)
     won = (found["verdict_y"] == "a").groupby(bins, observed=True).mean()
-    assert np.abs(won - found["p_a"].groupby(bins, observed=True).mean()).max() < 4 * np.sqrt(
-        0.25 / 40
-    )
+    foretold = found["p_a"].groupby(bins, observed=True).mean()
+    assert np.abs(won - foretold).max() < 4 * np.sqrt(0.25 / 40)
 
 
 def test_turning_sides_turns_the_answers():
     replies = drawn_replies(n_dialogues=80)
     votes = voted(replies)
-    turned = votes.assign(
-        responder_a="y", responder_b="x", verdict=votes["verdict"].map({"a": "b", "b": "a"})
-    )
-    here, there = (
-        train_judge(replies, rows, leave_out=["dialogue_id"], n_folds=2).predictions["p_a"]
-        for rows in (votes, turned)
-    )
+    other = votes["verdict"].map({"a": "b", "b": "a"})
+    turned = votes.assign(responder_a="y", responder_b="x", verdict=other)
+    here, there = (train(replies, rows).predictions["p_a"] for rows in (votes, turned))
     assert here.to_numpy() == pytest.approx(1 - there.to_numpy(), abs=1e-3)
 
 
@@ -174,14 +155,11 @@ def test_within_an_author_a_judge_no_longer_lives_on_the_author():
     is left to learn."""
     rng = np.random.default_rng(4)
     replies = drawn_replies(n_dialogues=100, shift=3.0)
-    labels = scored(replies).assign(
-        score=np.where(replies["responder"] == "x", 5.0, 2.0) + rng.normal(0, 0.3, len(replies))
-    )
+    of_author = np.where(replies["responder"] == "x", 5.0, 2.0)
+    labels = scored(replies).assign(score=of_author + rng.normal(0, 0.3, len(replies)))
     spread = {}
     for within in (None, "responder"):
-        rows = train_judge(
-            replies, labels, leave_out=["dialogue_id"], within=within, n_folds=3
-        ).predictions
+        rows = train(replies, labels, within=within, n_folds=3).predictions
         means = rows.groupby("responder")["score"].mean()
         spread[within] = means["x"] - means["y"]
         assert means.mean() == pytest.approx(3.5, abs=0.1)
@@ -189,128 +167,79 @@ def test_within_an_author_a_judge_no_longer_lives_on_the_author():
     assert abs(spread["responder"]) < 0.1
 
 
-def test_replies_that_nobody_labelled_are_answered_too(judge):
+def test_replies_that_nobody_labelled_are_answered_and_those_without_words_counted():
     replies = drawn_replies(n_dialogues=70)
     labels = scored(replies)
     labels = labels[labels["reply_id"].str.extract(r"h(\d+)")[0].astype(int).to_numpy() < 60]
-    rows = train_judge(replies, labels, leave_out=["dialogue_id"]).predictions
-    assert len(rows) == 140
-    assert rows["score"].notna().all()
+    replies["text"] = replies["text"].mask(replies.index.isin([3, 7]), None)
+    found = train(replies, labels)
+    assert len(found.predictions) == 138
+    assert found.predictions["score"].notna().all()
+    counted = {"n_without_words": 2, "n_left_out": 2, "n_labels": 118}
+    assert found.trained_on | counted == found.trained_on
 
 
-def test_a_saved_judge_answers_as_before(judge, tmp_path):
-    new = drawn_replies(seed=9).assign(history_id=lambda rows: "new-" + rows["history_id"])
-    again = load_trained_judge(judge.save(tmp_path / "judge.json"))
-    assert again.score(new)["score"].to_numpy() == pytest.approx(
-        judge.score(new)["score"].to_numpy()
-    )
-
-
-def test_a_saved_judge_whose_weights_were_edited_is_refused(judge, tmp_path):
+@pytest.mark.parametrize(
+    ("was", "now", "said"),
+    [
+        ('"intercept": ', '"intercept": 0.5, "was": ', "changed after it was saved"),
+        ("heart-trained-judge-3", "heart-trained-judge-2", "'heart-trained-judge-2'.*judge-3'"),
+    ],
+)
+def test_a_saved_judge_answers_as_before_and_is_refused_if_it_was_changed(
+    judge, tmp_path, was, now, said
+):
     path = judge.save(tmp_path / "judge.json")
-    content = json.loads(path.read_text())
-    content["weights"][0] += 0.001
-    path.write_text(json.dumps(content))
-    with pytest.raises(TrainedJudgeError, match="changed after it was saved"):
+    again = load_trained_judge(path).score(new_replies())["score"].to_numpy()
+    assert again == pytest.approx(judge.score(new_replies())["score"].to_numpy())
+    path.write_text(path.read_text().replace(was, now, 1))
+    with pytest.raises(TrainedJudgeError, match=said):
         load_trained_judge(path)
 
 
-def test_a_judge_of_another_version_is_refused(judge, tmp_path):
-    path = judge.save(tmp_path / "judge.json")
-    path.write_text(path.read_text().replace("heart-trained-judge-3", "heart-trained-judge-2"))
-    with pytest.raises(TrainedJudgeError, match="'heart-trained-judge-2'.*'heart-trained-judge-3'"):
-        load_trained_judge(path)
-
-
-def test_a_saved_judge_holds_no_word_that_few_replies_share(tmp_path):
-    replies = drawn_replies()
-    secret = "zanzibarquist"
-    replies.loc[: LEAST_REPLIES - 2, "text"] += f" {secret}"  # in four replies
-    replies.loc[10, "text"] += " hapax" * 9
-    path = train_judge(replies, scored(replies), leave_out=["dialogue_id"], n_folds=2).save(
-        tmp_path / "judge.json"
-    )
-    saved = path.read_text()
+def test_a_saved_judge_holds_no_word_of_few_replies_of_one_dialogue_or_of_one_writer(tmp_path):
+    replies = drawn_replies(responders=tuple("uvwxyz"))
+    by_u = replies["responder"] == "u"
+    writers = np.where(by_u, "ann", "writer " + replies.index.astype(str))
+    secrets = {
+        "zanzibarquist": replies.index < LEAST_REPLIES - 1,
+        "xylophonick": replies["history_id"] == "h1",  # six replies
+        "fjordwyg": by_u,  # 60 replies to 60 dialogues
+    }
+    for secret, mine in secrets.items():
+        replies.loc[mine, "text"] += f" {secret}"
+    replies.loc[20, "text"] += " hapax" * 9
+    saved = train(replies.assign(author_id=writers)).save(tmp_path / "judge.json").read_text()
     assert '"hear"' in saved  # which many share
-    for start in range(len(secret) - 3):
-        assert f'"{secret[start : start + 4]}"' not in saved
+    groups = [secret[at : at + 4] for secret in secrets for at in range(len(secret) - 3)]
+    assert [group for group in [*groups, *secrets] if f'"{group}"' in saved] == []
     assert "hapax" not in saved
     assert "h10" not in saved
 
 
-def test_a_word_that_one_dialogue_repeats_is_not_kept(tmp_path):
-    replies = drawn_replies(responders=tuple("uvwxyz"))
-    # six replies, one dialogue
-    replies.loc[replies["history_id"] == "h0", "text"] += " zanzibarquist"
-    path = train_judge(replies, scored(replies), leave_out=["dialogue_id"], n_folds=2).save(
-        tmp_path / "judge.json"
-    )
-    assert '"zanzibarquist"' not in path.read_text()
-
-
-def test_dialogues_that_it_was_trained_on_are_refused(judge):
+def test_dialogues_that_it_was_trained_on_are_refused_though_the_history_alone_is_named(judge):
     with pytest.raises(TrainedJudgeError, match="was trained on 60 of these dialogues"):
         judge.score(drawn_replies())
-
-
-def test_a_script_that_it_never_saw_gets_no_number(judge):
-    new = drawn_replies(seed=9).assign(history_id=lambda rows: "new-" + rows["history_id"])
-    new.loc[0, "text"] = "我知道这对你来说很难"
-    row = judge.score(new).iloc[0]
-    assert (row["state"], list(row["flags"])) == ("abstained", ["unfamiliar"])
-    assert pd.isna(row["score"])
-    with pytest.raises(TrainedJudgeError, match="another language or script"):
-        judge.score(new.assign(text="我知道这对你来说很难"))
-
-
-def test_a_reply_without_words_gets_no_number(judge):
-    new = drawn_replies(seed=9).assign(history_id=lambda rows: "new-" + rows["history_id"])
-    for number, text in enumerate([None, "", " ", "...", np.nan]):
-        new["text"] = new["text"].astype(object)
-        new.loc[number, "text"] = text
-    rows = judge.score(new)
-    assert len(rows) == len(new)
-    assert rows["state"].head(5).eq("abstained").all()
-    assert rows["score"].head(5).isna().all()
-    assert rows["state"].tail(100).eq("valid").all()
-
-
-def test_replies_without_words_are_counted(judge):
     replies = drawn_replies()
-    replies["text"] = replies["text"].astype(object)
-    replies.loc[[3, 7], "text"] = None
-    trained_on = train_judge(
-        replies, scored(replies), leave_out=["dialogue_id"], n_folds=2
-    ).trained_on
-    assert (trained_on["n_without_words"], trained_on["n_left_out"], trained_on["n_labels"]) == (
-        2,
-        2,
-        118,
-    )
-
-
-def test_a_history_that_it_was_trained_on_is_refused_where_its_dialogue_is_not_named():
-    replies = drawn_replies()
-    named = replies.assign(dialogue_id="talk-" + replies["history_id"])
-    trained = train_judge(named, scored(replies), leave_out=["dialogue_id"], n_folds=2)
+    named = train(replies.assign(dialogue_id="talk-" + replies["history_id"]))
     with pytest.raises(TrainedJudgeError, match="60 of these dialogues, first history_id 'h0'"):
-        trained.score(replies)
+        named.score(replies)
 
 
-def test_a_word_that_one_writer_uses_everywhere_is_not_kept(tmp_path):
-    replies = drawn_replies(responders=tuple("uvwxyz"))
-    authors = np.where(replies["responder"] == "u", "ann", "writer " + replies.index.astype(str))
-    replies = replies.assign(author_id=authors)
-    # 60 replies to 60 dialogues
-    replies.loc[replies["responder"] == "u", "text"] += " zanzibarquist"
-    saved = train_judge(replies, scored(replies), leave_out=["dialogue_id"], n_folds=2).save(
-        tmp_path / "judge.json"
-    )
-    assert '"zanzibarquist"' not in saved.read_text()
-    assert '"hear"' in saved.read_text()
+def test_a_script_that_it_never_saw_and_a_reply_without_words_get_no_number(judge):
+    strange = ["我知道这对你来说很难", None, "", " ", "...", np.nan]
+    new = new_replies().astype({"text": object})
+    new.loc[: len(strange) - 1, "text"] = strange
+    rows = judge.score(new)
+    states = ["abstained"] * len(strange) + ["valid"] * (len(new) - len(strange))
+    assert rows["state"].tolist() == states
+    assert list(rows["flags"][0]) == ["unfamiliar"]
+    assert rows["score"].isna().tolist() == [state == "abstained" for state in states]
+    with pytest.raises(TrainedJudgeError, match="another language or script"):
+        judge.score(new.assign(text=strange[0]))
 
 
-def test_an_ordinal_scale_reads_only_the_order_of_scores():
+def test_an_ordinal_scale_reads_only_the_order_of_scores(tmp_path):
     """Levels 1, 2, 3 or 1, 2, 30: the order of the answers is the same, and each is an expected
     score between the ends."""
     replies = drawn_replies(n_dialogues=200)
@@ -318,54 +247,37 @@ def test_an_ordinal_scale_reads_only_the_order_of_scores():
     judges = {}
     for top in (3.0, 30.0):
         labels = scored(replies).assign(score=near.replace(3.0, top))
-        judges[top] = train_judge(
-            replies, labels, scale="ordinal", leave_out=["dialogue_id"], n_folds=3
-        )
-        assert judges[top].predictions["score"].between(1.0, top).all()
-        assert judges[top].predictions["score"].mean() == pytest.approx(
-            labels["score"].mean(), rel=0.05
-        )
+        judges[top] = train(replies, labels, scale="ordinal", n_folds=3)
+        answers = judges[top].predictions["score"]
+        assert answers.between(1.0, top).all()
+        assert answers.mean() == pytest.approx(labels["score"].mean(), rel=0.05)
     assert judges[3.0].model.weights == pytest.approx(judges[30.0].model.weights)
     assert judges[3.0].predictions["score"].corr(replies["quality"], method="spearman") > 0.6
+    again = load_trained_judge(judges[3.0].save(tmp_path / "judge.json")).score(new_replies())
+    before = judges[3.0].score(new_replies())["score"].to_numpy()
+    assert again["score"].to_numpy() == pytest.approx(before)
 
 
-def test_an_ordinal_judge_is_saved_and_read(tmp_path):
-    replies = drawn_replies()
-    labels = scored(replies).assign(score=lambda rows: rows["score"].round().clip(-2, 2))
-    trained = train_judge(replies, labels, scale="ordinal", leave_out=["dialogue_id"], n_folds=2)
-    new = drawn_replies(seed=9).assign(history_id=lambda rows: "new-" + rows["history_id"])
-    again = load_trained_judge(trained.save(tmp_path / "judge.json"))
-    assert again.score(new)["score"].to_numpy() == pytest.approx(
-        trained.score(new)["score"].to_numpy()
-    )
-    with pytest.raises(
-        TrainedJudgeError, match="120 different values; an ordinal scale may have 20"
-    ):
-        train_judge(replies, scored(replies), scale="ordinal", leave_out=["dialogue_id"])
-
-
-def test_features_know_a_script_that_they_never_saw_too():
-    def lengths(texts):
-        return np.array(
-            [[float(len(text)), sum(word in GOOD for word in text.split())] for text in texts]
-        )
+def test_features_of_ones_own_know_a_script_that_they_never_saw_and_are_wanted_again(tmp_path):
+    def count_good(texts):
+        return np.array([[sum(word in GOOD for word in text.split()), 1.0] for text in texts])
 
     replies = drawn_replies()
-    trained = train_judge(replies, scored(replies), leave_out=["dialogue_id"], features=lengths)
-    new = drawn_replies(seed=9).assign(history_id=lambda rows: "new-" + rows["history_id"])
+    judge = train(replies, features=count_good)
+    both = judge.predictions.merge(replies[["reply_id", "quality"]], on="reply_id")
+    assert both["score"].corr(both["quality"]) > 0.6
+    new = new_replies()
     new.loc[0, "text"] = "Я слышу, как тебе тяжело"
-    rows = trained.score(new)
-    assert rows["state"].tolist() == ["abstained"] + ["valid"] * (len(new) - 1)
+    assert judge.score(new)["state"].tolist() == ["abstained"] + ["valid"] * (len(new) - 1)
     with pytest.raises(TrainedJudgeError, match="another language or script"):
-        trained.score(new.assign(text="我知道这对你来说很难"))
+        judge.score(new.assign(text="我知道这对你来说很难"))
+    with pytest.raises(TrainedJudgeError, match="give that function as `features`"):
+        load_trained_judge(judge.save(tmp_path / "judge.json"))
 
 
 def test_embeddings_of_a_provider_are_features(monkeypatch):
     """What the page *Train a judge* shows, with the provider's answers replaced by
     litellm's own form of them."""
-    import litellm
-    from litellm import EmbeddingResponse
-
     asked = []
 
     def answer(model, input):
@@ -375,7 +287,7 @@ def test_embeddings_of_a_provider_are_features(monkeypatch):
             {"object": "embedding", "index": place, "embedding": row}
             for place, row in enumerate(counts)
         ]
-        return EmbeddingResponse(model=model, data=rows)
+        return litellm.EmbeddingResponse(model=model, data=rows)
 
     monkeypatch.setattr(litellm, "embedding", answer)
     page = (find_root() / "book" / "adapt" / "judge.md").read_text(encoding="utf-8")
@@ -383,67 +295,46 @@ def test_embeddings_of_a_provider_are_features(monkeypatch):
     names = {"np": np, "litellm": litellm}
     exec(textwrap.dedent(page[start:end]), names)
     replies = drawn_replies(n_dialogues=300)
-    trained = train_judge(
-        replies, scored(replies), leave_out=["dialogue_id"], features=names["embed"]
-    )
+    found = train(replies, features=names["embed"])
     assert asked == [500, 100]  # each text once
-    assert trained.predictions["score"].corr(replies["quality"]) > 0.6
-
-
-def test_features_of_ones_own_are_used_and_wanted_again(tmp_path):
-    def count_good(texts):
-        return np.array([[sum(word in GOOD for word in text.split()), 1.0] for text in texts])
-
-    replies = drawn_replies()
-    judge = train_judge(replies, scored(replies), leave_out=["dialogue_id"], features=count_good)
-    both = judge.predictions.merge(replies[["reply_id", "quality"]], on="reply_id")
-    assert both["score"].corr(both["quality"]) > 0.6
-    with pytest.raises(TrainedJudgeError, match="give that function as `features`"):
-        load_trained_judge(judge.save(tmp_path / "judge.json"))
+    assert found.predictions["score"].corr(replies["quality"]) > 0.6
 
 
 @pytest.mark.parametrize(
-    ("spoil", "message"),
+    ("of_replies", "of_labels", "options", "message"),
     [
-        (lambda replies, labels: (replies, labels.head(10)), "10 labels by people.*50 or more"),
+        ({}, {"n": 10}, {}, "10 labels by people.*50 or more"),
+        ({}, {"score": 3.0}, {}, "All 120 labels on 'overall' are 3"),
+        ({"text": lambda rows: rows["reply_id"]}, {}, {}, "a single word.*column of ids"),
         (
-            lambda replies, labels: (replies, labels.assign(score=3.0)),
-            "All 120 labels on 'overall' are 3",
-        ),
-        (
-            lambda replies, labels: (replies.assign(text=replies["reply_id"]), labels),
-            "a single word.*column of ids",
-        ),
-        (
-            lambda replies, labels: (
-                replies.assign(text=[f"dialogue {k} reply {k % 7}" for k in replies.index]),
-                labels,
-            ),
+            {"text": lambda rows: [f"dialogue {k} reply {k % 7}" for k in rows.index]},
+            {},
+            {},
             "without digits the 120 texts are 1 different ones.*column of ids",
         ),
-        (lambda replies, labels: (replies.assign(text=None), labels), "No reply holds a word"),
+        ({"text": None}, {}, {}, "No reply holds a word"),
+        ({"dialogue_id": "one"}, {}, {}, "All labels are of one dialogue"),
+        ({}, {"rater_kind": "model"}, {}, "0 labels by people"),
+        ({}, {"dimension": "warmth"}, {}, "No label is on the dimension 'overall'.*warmth"),
+        ({"reply_id": "h0--x"}, {}, {}, "'h0--x' is there twice"),
+        ({}, {}, {"scale": "ordinal"}, "120 different values; an ordinal scale may have 20"),
         (
-            lambda replies, labels: (replies.assign(dialogue_id="one"), labels),
-            "All labels are of one dialogue",
+            {},
+            {},
+            {"leave_out": ("dialogue_id", "rater")},
+            r"has 0 labels left.*leave_out=\('dialogue_id',\)",
         ),
-        (
-            lambda replies, labels: (replies, labels.assign(rater_kind="model")),
-            "0 labels by people",
-        ),
-        (
-            lambda replies, labels: (replies, labels.assign(dimension="warmth")),
-            "No label is on the dimension 'overall'.*warmth",
-        ),
-        (
-            lambda replies, labels: (pd.concat([replies, replies.head(1)]), labels),
-            "'h0--x' is there twice",
-        ),
+        ({}, {}, {"n_folds": 1}, "expected 2 or more"),
+        ({}, {}, {"leave_out": "rater"}, r"expected \('dialogue_id',\) or"),
+        ({}, {}, {"features": "letters"}, "expected 'words' or a function"),
+        ({}, {}, {"scale": "nominal"}, "expected one of 'interval', 'ordinal'"),
     ],
 )
-def test_labels_and_texts_that_teach_nothing_are_refused(spoil, message):
+def test_labels_and_texts_that_teach_nothing_are_refused(of_replies, of_labels, options, message):
     replies = drawn_replies()
+    labels = scored(replies).head(of_labels.pop("n", len(replies))).assign(**of_labels)
     with pytest.raises(TrainedJudgeError, match=message):
-        train_judge(*spoil(replies, scored(replies)), leave_out=["dialogue_id"])
+        train(replies.assign(**of_replies), labels, **options)
 
 
 @pytest.mark.mirror
