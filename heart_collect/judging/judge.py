@@ -946,35 +946,26 @@ def _check_judges(judges: Sequence[Model]) -> None:
 
 
 def _check_comparisons(replies: pd.DataFrame, comparisons: pd.DataFrame) -> None:
-    def refuse(column: str, wrong: pd.Series, expected: str) -> None:
-        refuse_rows("comparisons", column, wrong, comparisons[column], expected)
-
     of = replies.set_index("reply_id")
+    checks: list[tuple[str, pd.Series, str]] = []
     for side in ("a", "b"):
-        ids = comparisons[f"reply_{side}"]
-        refuse(f"reply_{side}", ~ids.isin(of.index), "a reply of the table replies")
-        refuse(
-            f"reply_{side}",
-            ids.map(of["state"]) != "valid",
-            "a valid reply (pair_replies leaves others out)",
-        )
-        refuse(
-            "history_id",
-            ids.map(of["history_id"]) != comparisons["history_id"],
-            f"the history of its reply_{side}",
-        )
-        responder = f"responder_{side}"
-        refuse(
-            responder,
-            ids.map(of["responder"]) != comparisons[responder],
-            f"the responder of its reply_{side}",
-        )
-    refuse(
-        "reply_a",
-        comparisons["reply_a"] >= comparisons["reply_b"],
-        "the smaller reply_id of the two as a",
-    )
-    refuse("order", comparisons["order"].isna(), "ab or ba, so that it is known what to show first")
+        reply, responder = f"reply_{side}", f"responder_{side}"
+        known = of.reindex(comparisons[reply]).set_index(comparisons.index)
+        other_history = known["history_id"] != comparisons["history_id"]
+        other_author = known["responder"] != comparisons[responder]
+        checks += [
+            (reply, ~comparisons[reply].isin(of.index), "a reply of the table replies"),
+            (reply, known["state"] != "valid", "a valid reply (pair_replies leaves others out)"),
+            ("history_id", other_history, f"the history of its {reply}"),
+            (responder, other_author, f"the responder of its {reply}"),
+        ]
+    not_smaller = comparisons["reply_a"] >= comparisons["reply_b"]
+    checks += [
+        ("reply_a", not_smaller, "the smaller reply_id of the two as a"),
+        ("order", comparisons["order"].isna(), "ab or ba, so that it is known what to show first"),
+    ]
+    for column, wrong, expected in checks:
+        refuse_rows("comparisons", column, wrong, comparisons[column], expected)
 
 
 def _check_replies(histories: pd.DataFrame, replies: pd.DataFrame) -> None:

@@ -338,42 +338,6 @@ class Recipe:
             check_table("histories", histories), ledger, max_concurrency=max_concurrency, **asking
         )["replies"]
 
-    def converse(
-        self, histories: pd.DataFrame, *, ledger: Ledger, **asking: Unpack[Asking]
-    ) -> pd.DataFrame:
-        """Let responders talk with seekers (``unit: conversation``).
-
-        Parameters
-        ----------
-        histories, ledger, **asking
-            As in :meth:`answer`.
-
-        Returns
-        -------
-        pandas.DataFrame
-            The table ``conversations``.
-
-        Raises
-        ------
-        RecipeError
-            If the recipe is about replies.
-
-        Examples
-        --------
-        >>> Recipe("mine").converse(pd.DataFrame(), ledger=None)
-        Traceback (most recent call last):
-        heart_collect.judging.recipe.RecipeError: mine: the recipe says unit: reply, so there are...
-        """
-        if self.unit != "conversation":
-            raise RecipeError(
-                f"{self.run}: the recipe says unit: reply, so there are no conversations."
-            )
-        from heart_collect.judging.steps import first_step
-
-        return first_step(self).made(check_table("histories", histories), ledger, **asking)[
-            "conversations"
-        ]
-
     def ask(
         self,
         step: str,

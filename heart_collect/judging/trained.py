@@ -379,7 +379,11 @@ def train_judge(
         trained_on={
             **_describe(data, n_left_out, replies),
             "n_without_words": len(with_dialogue) - len(replies),
-            "licence": _licence_of(replies),
+            "licence": (
+                strictest_licence(list(replies["licence"].unique()))
+                if "licence" in replies
+                else "not stated"
+            ),
             "leave_out": list(leave_out),
             "within": within,
             "features": (
@@ -488,12 +492,6 @@ def _check_options(features: object, scale: str, leave_out: Sequence[str], n_fol
         raise TrainedJudgeError(f"n_folds={n_folds}: expected 2 or more, or nothing is left out.")
 
 
-def _licence_of(replies: pd.DataFrame) -> str:
-    if "licence" not in replies:
-        return "not stated"
-    return strictest_licence(list(replies["licence"].unique()))
-
-
 def _with_dialogue(replies: pd.DataFrame) -> pd.DataFrame:
     need_columns(replies, ["reply_id", "history_id", "responder", "text"], TrainedJudgeError)
     texts = replies["text"].astype(object)
@@ -517,14 +515,15 @@ def _check_texts(replies: pd.DataFrame, within: str | None) -> pd.DataFrame:
     replies = replies[~empty].reset_index(drop=True)
     if replies.empty:
         raise TrainedJudgeError("No reply holds a word; expected texts in `replies.text`.")
-    what = None
-    if replies["text"].str.count(r"\S+").median() < 2:
-        what = f"half of the {len(replies)} texts are a single word or none"
-    elif (n_wordings := replies["text"].str.replace(DIGITS, "", regex=True).nunique()) <= replies[
-        "text"
-    ].nunique() / 10:
-        what = f"without digits the {len(replies)} texts are {n_wordings} different ones"
-    if what is not None:
+    texts = replies["text"]
+    single = texts.str.count(r"\S+").median() < 2
+    n_wordings = texts.str.replace(DIGITS, "", regex=True).nunique()
+    if single or n_wordings <= texts.nunique() / 10:
+        what = (
+            f"half of the {len(texts)} texts are a single word or none"
+            if single
+            else f"without digits the {len(texts)} texts are {n_wordings} different ones"
+        )
         raise TrainedJudgeError(
             f"replies.text: {what}, as a column of ids would be; expected the words of replies."
         )
@@ -671,26 +670,18 @@ def _fit(
     answers, dialogues = data["answer"].to_numpy(), data["dialogue_id"].to_numpy()
     if kind == "verdict":
         weights = _logistic(first - rows[data["b"]], answers, dialogues)
-        return LinearModel(terms=terms, weights=weights[:n_features], intercept=0.0), features
-    if levels is None:
-        weights = _ridge(first, answers, dialogues)
-    else:
-        weights = _ordinal(first, answers, dialogues, levels)[: rows.shape[1]]
-    weights = weights[:n_features]
+        return LinearModel(terms, weights[:n_features], 0.0), features
+    weights = (
+        _ridge(first, answers, dialogues)
+        if levels is None
+        else _ordinal(first, answers, dialogues, levels)
+    )[:n_features]
     # Effects of `within` are not used to predict, so the level is that of the words alone.
     sums = np.asarray(first[:, :n_features] @ weights).ravel()
     if levels is None:
-        return (
-            LinearModel(
-                terms=terms, weights=weights, intercept=float(answers.mean() - sums.mean())
-            ),
-            features,
-        )
+        return LinearModel(terms, weights, float(answers.mean() - sums.mean())), features
     steps = np.array([_step(sums, (answers > level).mean()) for level in levels[:-1]])
-    return (
-        LinearModel(terms=terms, weights=weights, intercept=0.0, levels=levels, steps=steps),
-        features,
-    )
+    return LinearModel(terms, weights, 0.0, levels, steps), features
 
 
 def _writers(replies: pd.DataFrame) -> pd.Series:

@@ -23,6 +23,7 @@ from heart_collect.judging.respond import (
     collect_replies,
     conversation_replies,
 )
+from heart_collect.judging.steps import first_step
 from heart_utils import (
     GateRule,
     combine_orders,
@@ -403,7 +404,7 @@ def test_the_recorded_demo_replays_and_asks_nobody():
     ledger = open_ledger("sqlite://", seed_file=find_root() / recipe.recorded)
     histories = recipe.choose_histories()
     how = {"ledger": ledger, "mode": "replay", "progress": False}
-    talks = recipe.converse(histories, **how)
+    talks = first_step(recipe).made(histories, **how)["conversations"]
     assert talks[["responder", "seeker"]].drop_duplicates().shape == (3, 2)
     related = talks["flags"].map(lambda flags: "seeker_own_family" in flags)
     assert (related == (talks["responder"] == "SmolLM2-135M-Instruct")).all()
