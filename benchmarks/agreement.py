@@ -217,9 +217,9 @@ def _coverage_of_ceiling(n: int) -> Iterator[Figure]:
             )
             ceiling = estimate_ceiling(
                 _votes(expit(lean), n_votes, 10, rng), n_resamples=400, rng=rng
-            )
-            held.append(ceiling.ci_low <= truth <= ceiling.ci_high)
-            errors.append(ceiling.estimate - truth)
+            ).iloc[0]
+            held.append(ceiling["ci_low"] <= truth <= ceiling["ci_high"])
+            errors.append(ceiling["estimate"] - truth)
         name = f"ceiling {truth:.3f} from {n_votes} votes a pair, 100 dialogues of 10 pairs"
         # Three votes a pair give the bounds' interval, which holds whatever the pairs are like.
         note = f"; mean error {np.mean(errors):+.4f}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -33,7 +32,6 @@ from heart_utils.ratings.verdicts import (
 )
 
 __all__ = [
-    "Ceiling",
     "agreement_with_baselines",
     "alternative_annotator_test",
     "effective_judges",
@@ -200,25 +198,9 @@ LEAST_VOTES = 3
 ENOUGH_VOTES = 5
 
 
-@dataclass(frozen=True)
-class Ceiling:
-    """How often the best possible judge would agree with one person, ties apart."""
-
-    agreement: float  #: of two people, the mean over pairs of replies
-    estimate: float  #: the ceiling, from how the votes on a pair split
-    ci_low: float
-    ci_high: float
-    #: half of the pairs have five votes or more; else the ends are those of the bounds
-    decides: bool
-    ci_level: float
-    n_pairs: int  #: pairs of replies with three decided votes or more
-    n_clusters: int
-    provisional: bool
-
-
 def estimate_ceiling(
     verdicts: pd.DataFrame, *, n_resamples: int = 1000, ci_level: float = 0.95, rng: Rng = None
-) -> Ceiling:
+) -> pd.DataFrame:
     r"""Estimate how often the best possible judge would agree with one person.
 
     It is the mean of :math:`m = \max(p, 1-p)` over pairs, p the share of people who prefer a,
@@ -234,7 +216,11 @@ def estimate_ceiling(
 
     Returns
     -------
-    Ceiling
+    pandas.DataFrame
+        One row, ties apart: ``agreement`` of two people, the mean over pairs of replies;
+        ``estimate`` of the ceiling with its interval; ``decides``: half of the pairs have five
+        votes or more (else the ends are those of the bounds); ``ci_level``, ``n_pairs`` (with three
+        decided votes or more), ``n_clusters``, ``provisional``.
 
     Raises
     ------
@@ -245,8 +231,8 @@ def estimate_ceiling(
     --------
     >>> votes = pd.DataFrame({"pair_id": list("ppppqqqq"), "verdict": list("aaaaaabb")})
     >>> votes = votes.assign(dialogue_id=votes["pair_id"], rater_kind="human", rater=[*"wxyzwxyz"])
-    >>> round(estimate_ceiling(votes, n_resamples=0).agreement, 3)
-    0.667
+    >>> estimate_ceiling(votes, n_resamples=0)["agreement"].round(3).tolist()
+    [0.667]
     """
     votes = read_votes(
         people_only(need(verdicts, ["verdict"], "The ceiling is that of verdicts, not of scores."))
@@ -280,16 +266,18 @@ def estimate_ceiling(
     ends = interval_of(float(ceiling[0]), ceiling[1:], len(present), ci_level, most=1.0)
     if not decides:
         ends = max(low, 0.5), float(highest_ceiling(np.array(high)))
-    return Ceiling(
-        float(agreement[0]),
-        float(ceiling[0]),
-        *ends,
-        decides,
-        ci_level,
-        int(kept.sum()),
-        len(present),
-        provisional=len(present) < ENOUGH_CLUSTERS,
-    )
+    row = {
+        "agreement": agreement[0],
+        "estimate": ceiling[0],
+        "ci_low": ends[0],
+        "ci_high": ends[1],
+        "decides": decides,
+        "ci_level": ci_level,
+        "n_pairs": kept.sum(),
+        "n_clusters": len(present),
+        "provisional": len(present) < ENOUGH_CLUSTERS,
+    }
+    return pd.DataFrame([row])
 
 
 def highest_ceiling(agreement: Array) -> Array:

@@ -43,7 +43,7 @@ from heart_utils.ratings.verdicts import (
 )
 from heart_utils.tables import ORDERS
 
-__all__ = ["CommonOrder", "JudgeAware", "PooledRatings", "fit_judge_aware", "pool_strengths"]
+__all__ = ["JudgeAware", "PooledRatings", "fit_judge_aware", "pool_strengths"]
 
 
 LOG_GAMMA_SD = 0.5
@@ -236,19 +236,6 @@ def by_cluster(model: RaterModel, design: Any, residual: Array) -> Array:
     return np.asarray((of @ design).toarray())
 
 
-@dataclass(frozen=True)
-class CommonOrder:
-    """A test of whether raters share one order of strengths, up to their discrimination."""
-
-    statistic: float  #: score statistic against strengths by rater
-    df: int  #: what strengths by rater have more
-    #: by how much verdicts of a dialogue being alike inflates the statistic; it is divided by this
-    inflation: float
-    p_value: (
-        float  # small: raters do not share one order, and one leaderboard for all of them hides it
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class JudgeAware:
     """Strengths and raters, fitted together."""
@@ -259,7 +246,9 @@ class JudgeAware:
     #: first shown gains), with ends
     raters: pd.DataFrame  #: ``ties`` is nu; a bias is ``nan`` where no order is known
     anchor: str  #: {"people", "consensus"}. Whose scale the strengths are on
-    common_order: CommonOrder  #: the test to read first
+    #: p value of raters sharing one order of strengths, up to their discrimination; if small, one
+    #: leaderboard for all of them hides it
+    p_common_order: float
     left_out: pd.Series  #: state -> answers that did not enter
 
 
@@ -276,7 +265,7 @@ def fit_judge_aware(
     Each rater :math:`r` has a discrimination :math:`\gamma_r` (0 for a coin), a position bias
     :math:`\delta_r` (log-odds that the reply shown first gains) and a readiness to tie
     :math:`\nu_r` (Davidson 1970, https://doi.org/10.1080/01621459.1970.10481082): a wins by
-    :math:`\gamma_r (\theta_a - \theta_b) \pm \delta_r`. Read ``common_order`` first: if raters do
+    :math:`\gamma_r (\theta_a - \theta_b) \pm \delta_r`. Read ``p_common_order`` first: if raters do
     not share one order, one leaderboard hides it.
 
     Parameters
@@ -291,7 +280,7 @@ def fit_judge_aware(
     -------
     JudgeAware
         With ``table`` (intervals are over dialogues, for these raters), ``raters`` and
-        ``common_order`` (a test with ``p_value``).
+        ``p_common_order``.
 
     Raises
     ------
@@ -374,12 +363,12 @@ def fit_judge_aware(
         table=lay_out(responders, entries, settings, columns),
         raters=_raters(model, estimates, half_widths, kinds),
         anchor="people" if people.any() else "consensus",
-        common_order=_test_common_order(model, estimates),
+        p_common_order=_test_common_order(model, estimates),
         left_out=entries.left_out,
     )
 
 
-def _test_common_order(model: RaterModel, estimates: Array) -> CommonOrder:
+def _test_common_order(model: RaterModel, estimates: Array) -> float:
     """Test for one order by scores corrected for dialogues (Rao and Scott)."""
     gamma, size, n, entries = model.split(estimates)[1], model.size, len(model.rater), model.entries
     gradient, information, residual = scores(model, estimates)
@@ -399,10 +388,10 @@ def _test_common_order(model: RaterModel, estimates: Array) -> CommonOrder:
         np.linalg.matrix_rank(effective, tol=NOTHING * np.linalg.norm(effective, 2), hermitian=True)
     )
     if df == 0:
-        return CommonOrder(0.0, 0, 1.0, 1.0)
-    inflation = float(((sums @ inverse) * sums).sum() / df)
-    statistic = float(score @ inverse @ score)
-    return CommonOrder(statistic, df, inflation, float(stats.chi2.sf(statistic / inflation, df)))
+        return 1.0
+    # what verdicts of a dialogue being alike makes of the statistic
+    inflation = ((sums @ inverse) * sums).sum() / df
+    return float(stats.chi2.sf(float(score @ inverse @ score) / float(inflation), df))
 
 
 def _raters(

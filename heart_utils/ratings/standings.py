@@ -46,7 +46,6 @@ from heart_utils.ratings.verdicts import (
 __all__ = [
     "OUTCOMES",
     "Fragility",
-    "TwinContrasts",
     "consistency",
     "find_fragility",
     "head_to_head",
@@ -303,17 +302,6 @@ SAME = 1e-9
 ALL_FLIPS, N_FLIPS = 14, 2000
 
 
-@dataclass(frozen=True, eq=False)
-class TwinContrasts:
-    """How gaps differ between adversarial histories and their calm twins."""
-
-    #: a row a ``contrast``: ``calm``, ``adversarial``, ``delta`` with interval, ``p_value`` (sign
-    #: flips)
-    table: pd.DataFrame
-    n_flips: int  #: ways to flip signs behind each p value; with all of them it is exact
-    n_unpaired: int  #: verdicts left out because their dialogue has no verdict on its twin
-
-
 def twin_contrasts(
     verdicts: pd.DataFrame,
     *,
@@ -322,7 +310,7 @@ def twin_contrasts(
     n_resamples: int = 1000,
     ci_level: float = 0.95,
     rng: Rng = None,
-) -> TwinContrasts:
+) -> pd.DataFrame:
     r"""Compare gaps of strength in adversarial histories with those in their calm twins.
 
     Slices have separate zero points, so only differences can be compared:
@@ -345,10 +333,11 @@ def twin_contrasts(
 
     Returns
     -------
-    TwinContrasts
-        ``table`` has one row a contrast: ``calm``, ``adversarial`` and ``delta`` (log-odds), this
-        with ``se``, interval and ``p_value``. Where someone won or lost all of a slice, it is
-        ``penalised``: tested, but without interval.
+    pandas.DataFrame
+        One row a contrast: ``calm``, ``adversarial`` and ``delta`` (log-odds), this with ``se``,
+        interval and ``p_value``. Where someone won or lost all of a slice, it is ``penalised``:
+        tested, but without interval. ``n_flips`` are the ways to flip signs behind the p value
+        (with all of them it is exact), ``n_unpaired`` verdicts whose dialogue has none on its twin.
 
     Raises
     ------
@@ -363,7 +352,7 @@ def twin_contrasts(
     >>> study = simulate_study(
     ...     rng=np.random.default_rng(1), strengths=2, n_dialogues=1, n_twins=20, pairs="all"
     ... )
-    >>> found = twin_contrasts(study.verdicts, n_resamples=50).table
+    >>> found = twin_contrasts(study.verdicts, n_resamples=50)
     >>> found[["contrast", "delta"]].round(2).values.tolist()
     [['human_01 - model_01', 0.3]]
     """
@@ -426,7 +415,7 @@ def twin_contrasts(
     )
     exact = len(flips) == 2**n_clusters
     p_value = as_wide.mean(axis=0) if exact else (1 + as_wide.sum(axis=0)) / (1 + len(flips))
-    table = pd.DataFrame(
+    return pd.DataFrame(
         {
             "contrast": list(chosen),
             "calm": gaps[1],
@@ -438,11 +427,12 @@ def twin_contrasts(
             "ci_level": ci_level,
             "penalised": held,
             "p_value": p_value,
+            "n_flips": len(flips),
             "n_clusters": n_clusters,
+            "n_unpaired": (twin & ~kept).sum(),
             "simulated": is_simulated(used),
         }
     )
-    return TwinContrasts(table, len(flips), int((twin & ~kept).sum()))
 
 
 def _cells(adversarial: NDArray[Any], calm: NDArray[Any]) -> Array:

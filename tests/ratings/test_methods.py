@@ -162,14 +162,6 @@ def test_without_ties_davidson_is_bradley_terry():
     np.testing.assert_allclose(davidson.replicates, plain.replicates, atol=1e-6)
 
 
-def test_with_one_margin_the_ladder_is_davidson(ladder):
-    rows = ladder[1].assign(margin=1)
-    one, two = (
-        fit_ratings(rows, method=method, n_resamples=5) for method in ("davidson", "margins")
-    )
-    np.testing.assert_allclose(one.replicates, two.replicates, atol=1e-7)
-
-
 @settings(max_examples=12)
 @given(
     rows=st.lists(
