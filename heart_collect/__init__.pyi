@@ -4,8 +4,6 @@ from .calls.prices import price as price
 from .calls.ledger import open_ledger as open_ledger
 from .judging.calibration import calibrate_judge as calibrate_judge, LabelSource as LabelSource
 from .judging.respond import (
-    accept_rewrites as accept_rewrites,
-    check_rewrites as check_rewrites,
     collect_conversations as collect_conversations,
     conversation_replies as conversation_replies,
 )
@@ -23,6 +21,10 @@ from .judging.prompts import (
 )
 from .judging.recipe import read_recipe as read_recipe, RecipeError as RecipeError
 from .judging.respond import collect_replies as collect_replies
+from .judging.rewriting import (
+    accept_rewrites as accept_rewrites,
+    check_rewrites as check_rewrites,
+)
 from .judging.trained import load_trained_judge as load_trained_judge, train_judge as train_judge
 from .people.assignment import (
     add_people as add_people,

@@ -37,12 +37,8 @@ from heart_collect.judging.design import DesignError
 from heart_collect.judging.judge import note_schemas, question_requests, takes_schema
 from heart_collect.judging.prompts import load_protocol
 from heart_collect.judging.recipe import Recipe, read_recipe
-from heart_collect.judging.respond import (
-    collect_rewrites,
-    plan_replies,
-    rewrite_questions,
-    skipped_histories,
-)
+from heart_collect.judging.respond import plan_replies, skipped_histories
+from heart_collect.judging.rewriting import collect_rewrites, rewrite_questions
 from heart_collect.judging.steps import Judging, Replies, Tables, first_step, judging_steps
 from heart_collect.people.assignment import add_people
 from heart_utils.runs import Run, may_publish, open_run, strictest_licence

@@ -42,7 +42,7 @@ from heart_collect.judging.judge import (
 )
 from heart_collect.judging.prompts import PromptTemplate, load_protocol, load_rubric
 from heart_collect.judging.recipe import read_recipe
-from heart_collect.judging.respond import collect_rewrites
+from heart_collect.judging.rewriting import collect_rewrites
 from heart_utils.runs import find_root
 from heart_utils.sources.heart import Code, CodebookError, load_codebooks
 from heart_utils.tables import DIMENSIONS, TableError

@@ -18,11 +18,10 @@ from heart_collect.judging.respond import (
     ReplyQuestion,
     _reply,
     collect_replies,
-    collect_rewrites,
     lengthen_planned,
-    read_turns,
     skipped_histories,
 )
+from heart_collect.judging.rewriting import collect_rewrites, read_turns
 from heart_collect.judging.steps import Tables
 from heart_utils import find_root, load_histories
 
