@@ -84,7 +84,7 @@ def simulate_coverage(
     >>> from heart_utils.simulate.power import Design
     >>> design = Design(n_dialogues=40, n_responders=4, pairs=6, votes=3, n_raters=25)
     >>> rng = np.random.default_rng(1)
-    >>> found = simulate_coverage(design, rng=rng, n_studies=20, n_resamples=50)
+    >>> found = simulate_coverage(design, rng=rng, n_studies=6, n_resamples=20)
     >>> found.groupby("interval")["coverage"].mean().idxmin()
     'released formula'
     """
@@ -482,7 +482,7 @@ def check_coverage(
     --------
     >>> strengths = {"human": 0.5, "x": 0.0, "y": -0.5}
     >>> check_coverage(
-    ...     strengths, n_labelled=[20], rng=np.random.default_rng(1), n_studies=4
+    ...     strengths, n_labelled=[20], rng=np.random.default_rng(1), n_studies=2
     ... ).columns.tolist()
     ['n_labelled', 'powered mean', 'powered sem', 'people mean', 'people sem']
     """

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from heart_utils.runs import find_root
-from tools.cite import cite_project, write_citation
+from tools.cite import cite_project
 from tools.settings import read_settings
 
 ROOT = find_root()
@@ -42,22 +42,6 @@ def test_the_address_comes_from_the_one_place_for_it(root):
         re.sub(r'^repository = ""', f'repository = "{address}.git"', settings, flags=re.MULTILINE)
     )
     assert f"  url = {{{address}}}\n" in cite_project(root, "")
-
-
-def test_the_page_includes_it_as_a_block_that_ends(root):
-    write_citation(root, root / "cite.txt", "@built-on@")
-    lines = (root / "cite.txt").read_text().rstrip().split("\n")
-    assert (lines[0], lines[1], lines[-1]) == ("```text", "@software{heart_in_the_open,", "```")
-
-
-def test_the_built_page_shows_the_entry_with_version_and_commit():
-    page = ROOT / "build" / "html" / "book" / "intro.html"
-    if not page.is_file():
-        pytest.skip("needs book: run `make book`")
-    [entry] = re.findall(r"@software\{heart_in_the_open,.*?\n\}", page.read_text(), re.DOTALL)
-    version = yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"]
-    assert f"version = {{{version}}}" in entry
-    assert re.search(r"from commit [0-9a-f]{12}", entry)
 
 
 def test_an_archive_of_the_repository_names_its_commit(root):

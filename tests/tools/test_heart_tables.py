@@ -41,15 +41,6 @@ def test_the_name_of_an_index_stands_beside_the_names_of_columns(lay_out):
         assert ">slice<" in page.split("</thead>")[0]
 
 
-def test_a_name_over_columns_keeps_its_row(lay_out):
-    table = pd.DataFrame({"valid": [36]}, index=pd.Index(["echo"], name="responder")).rename_axis(
-        columns="state"
-    )
-    page = lay_out(table.to_html())
-    assert page.split("</thead>")[0].count("<tr") == 2
-    assert "state" in page
-
-
 def test_only_columns_of_numbers_are_set_to_the_right(lay_out):
     table = pd.DataFrame(
         {
@@ -61,14 +52,6 @@ def test_only_columns_of_numbers_are_set_to_the_right(lay_out):
     )
     page = lay_out(table.to_html(index=False, na_rep="–"))
     assert page.count("data-number") == 3  # a heading and two cells; one of them is a dash
-
-
-def test_headings_break_after_an_underscore_and_long_cells_may_wrap(lay_out):
-    page = lay_out(
-        pd.DataFrame({"n_votes": ["sample-s01", "drafted for this project"]}).to_html(index=False)
-    )
-    assert "n_<wbr/>votes" in page
-    assert page.count("data-words") == 1
 
 
 def test_no_word_and_no_number_of_a_table_is_lost(lay_out):

@@ -69,12 +69,9 @@ def test_what_the_text_speaks_of_is_printed_and_what_needs_a_screen_is_not(book)
         assert words not in joined
 
 
-def test_a_folder_without_a_book_says_what_to_run(tmp_path):
+def test_without_a_book_or_chromium_it_says_what_to_run(book, tmp_path, monkeypatch):
     with pytest.raises(PrintError, match="Run `make book` first"):
-        join_pages(tmp_path)
-
-
-def test_without_chromium_it_says_what_to_install(book, tmp_path, monkeypatch):
+        join_pages(tmp_path / "none")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("HEART_CHROMIUM", raising=False)
     with pytest.raises(PrintError, match="apt-get install chromium"):

@@ -1,7 +1,5 @@
 """The page that follows one row of each table, as it is laid out for the book of a run."""
 
-import re
-
 import pandas as pd
 import pytest
 
@@ -46,23 +44,6 @@ def test_each_step_shows_rows_that_are_in_its_table(sample):
         assert one["rating"] == f"{ratings.loc[one['responder'], 'rating']:.0f}"
     mean = sum(float(one["p_a"]) for one in row["orders"]) / 2
     assert float(row["share_a"]) == pytest.approx(mean, abs=0.006)
-
-
-def test_the_page_has_the_five_steps_and_links_the_chapter_of_each(sample):
-    page = fill_pipeline(PAGE, sample)
-    assert re.findall(r"^## Step (\d)", page, flags=re.MULTILINE) == list("12345")
-    for label in (
-        "the-data",
-        "the-replies",
-        "the-judging",
-        "the-raters",
-        "do-judges-agree",
-        "who-is-preferred",
-        "does-it-scale",
-    ):
-        assert f"<{label}>`" in page
-    assert "{%" not in page
-    assert "{{" not in page
 
 
 def test_words_under_a_licence_that_keeps_them_back_are_not_shown(copied, sample):

@@ -54,26 +54,13 @@ class Checkout:
         )
 
     def git(self, *words):
-        names = {
-            "GIT_AUTHOR_DATE": "2026-01-09T10:00:00Z",
-            "GIT_COMMITTER_DATE": "2026-01-09T10:00:00Z",
-        }
-        settings = [
-            "-c",
-            "user.name=Someone",
-            "-c",
-            "user.email=someone@example.org",
-            "-c",
-            "commit.gpgsign=false",
-        ]
-        subprocess.run(
-            ["git", *settings, *words],
-            cwd=self.root,
-            env={**os.environ, **names},
-            check=True,
-            capture_output=True,
-            text=True,
-        )
+        dates = dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), "2026-01-09T10:00:00Z")
+        how = {"cwd": self.root, "env": {**os.environ, **dates}, "capture_output": True}
+        named = ("-c", "user.name=Someone", "-c", "user.email=someone@example.org")
+        subprocess.run(["git", *named, "-c", "commit.gpgsign=false", *words], check=True, **how)
+
+    def pack(self, withheld=NOTHING_WITHHELD):
+        return pack_release(self.root, self.html, self.out, withheld)
 
     def commit(self):
         self.git("add", "--all")
@@ -88,10 +75,6 @@ class Checkout:
 @pytest.fixture
 def checkout(tmp_path):
     return Checkout(tmp_path / "project")
-
-
-def test_a_checkout_that_agrees_with_itself_has_no_fault(checkout):
-    assert find_faults(checkout.root) == []
 
 
 UNFIT = {
@@ -158,24 +141,16 @@ def test_a_folder_that_is_no_checkout_is_refused(checkout, tmp_path):
 
 
 def test_the_same_commit_and_pages_give_the_same_bytes(checkout):
-    first = {
-        file.name: file.read_bytes()
-        for file in pack_release(checkout.root, checkout.html, checkout.out, NOTHING_WITHHELD)
-    }
+    assert find_faults(checkout.root) == []
+    first = {file.name: file.read_bytes() for file in checkout.pack()}
     for file in checkout.html.rglob("*.html"):
         os.utime(file, (1, 1))
         file.chmod(0o600)
-    again = {
-        file.name: file.read_bytes()
-        for file in pack_release(checkout.root, checkout.html, checkout.out, NOTHING_WITHHELD)
-    }
-    assert again == first
+    assert {file.name: file.read_bytes() for file in checkout.pack()} == first
 
 
 def test_a_release_holds_the_pages_what_is_committed_what_changed_and_their_checksums(checkout):
-    book, source, changes, sums = pack_release(
-        checkout.root, checkout.html, checkout.out, NOTHING_WITHHELD
-    )
+    book, source, changes, sums = checkout.pack()
     stem = "heart-in-the-open-1.2.0"
     with zipfile.ZipFile(book) as pages:
         assert pages.namelist() == [f"{stem}-book/book/intro.html", f"{stem}-book/index.html"]
@@ -205,7 +180,7 @@ def test_pages_of_another_commit_are_refused(checkout):
     with pytest.raises(
         ReleaseError, match=f"is not the book of commit {current_commit(checkout.root)}"
     ):
-        pack_release(checkout.root, checkout.html, checkout.out, NOTHING_WITHHELD)
+        checkout.pack()
 
 
 @pytest.mark.parametrize("name", ["build/html/index.html", "notes.md"])
@@ -220,7 +195,7 @@ def test_withheld_words_stop_a_release_and_the_last_one_stays(name, checkout):
     with pytest.raises(
         ReleaseError, match=f"{name.rpartition('/')[2]}: 'she never told a soul about the letter'"
     ):
-        pack_release(checkout.root, checkout.html, checkout.out, Withheld([text]))
+        checkout.pack(Withheld([text]))
     assert [file.name for file in checkout.out.iterdir()] == ["last.zip"]
 
 
@@ -230,7 +205,7 @@ def test_a_full_disk_leaves_nothing_of_a_release(checkout, monkeypatch, after):
         full_disk(monkeypatch, after=after),
         pytest.raises(RunError, match="could not be written .*Make room on its disk"),
     ):
-        pack_release(checkout.root, checkout.html, checkout.out, NOTHING_WITHHELD)
+        checkout.pack()
     assert list(checkout.out.iterdir()) == []
 
 
@@ -360,24 +335,21 @@ def test_ids_that_a_licence_lets_stay_are_packed(votes_run, tmp_path):
     assert pack_run(tmp_path, "mine", tmp_path / "out").is_file()
 
 
-@pytest.mark.parametrize(
-    "name", ["people.csv", "study/old.csv", "verdicts/whose.parquet", "notes.txt"]
-)
-def test_a_run_into_which_its_key_file_was_copied_is_refused(name, votes_run, tmp_path):
+def test_a_run_into_which_its_key_file_was_copied_is_refused(votes_run, tmp_path):
     key = votes_run.folder / "keys" / "people.csv"
     code_people(["ann@example.org"], key)
+    for name in ("people.csv", "study/old.csv", "verdicts/whose.parquet", "notes.txt"):
+        copy = votes_run.folder / name
+        copy.parent.mkdir(exist_ok=True)
+        if copy.suffix == ".parquet":
+            pd.read_csv(key).to_parquet(copy)
+        else:
+            copy.write_bytes(key.read_bytes())
+        with pytest.raises(ReleaseError, match=f"{name} in the run 'mine' is a key file"):
+            pack_run(tmp_path, "mine", tmp_path / "out")
+        assert not list((tmp_path / "out").glob("*"))
+        copy.unlink()
     assert pack_run(tmp_path, "mine", tmp_path / "out").is_file()
-    (tmp_path / "out" / "heart-in-the-open-run-mine.zip").unlink()
-    copy = votes_run.folder / name
-    copy.parent.mkdir(exist_ok=True)
-    (
-        pd.read_csv(key).to_parquet(copy)
-        if copy.suffix == ".parquet"
-        else copy.write_bytes(key.read_bytes())
-    )
-    with pytest.raises(ReleaseError, match=f"{name} in the run 'mine' is a key file"):
-        pack_run(tmp_path, "mine", tmp_path / "out")
-    assert not list((tmp_path / "out").iterdir())
 
 
 def test_settings_and_a_manifest_are_looked_through_too(votes_run, tmp_path):
@@ -391,6 +363,6 @@ def test_a_release_of_the_book_names_nobody_whom_a_key_file_names(checkout):
     code_people(["Anna Schmidt"], checkout.root / "runs" / "mine" / "keys" / "people.csv")
     checkout.write("build/html/index.html", "<p>Anna Schmidt voted for a.</p>")
     with pytest.raises(ReleaseError, match="1.2.0-book.zip, .*index.html. Put the code") as caught:
-        pack_release(checkout.root, checkout.html, checkout.out, NOTHING_WITHHELD)
+        checkout.pack()
     assert "Schmidt" not in str(caught.value)
     assert not checkout.out.exists()

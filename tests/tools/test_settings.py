@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 import pytest
-import yaml
 
 from heart_utils.report.provenance import TableNote
 from heart_utils.runs import find_root
@@ -22,10 +21,6 @@ def write_settings(folder, text):
     return folder
 
 
-def test_without_settings_no_address_is_named():
-    assert not re.search("https?:|mybinder|@", launch_words(Settings()) + contact_words(Settings()))
-
-
 @pytest.mark.parametrize(
     ("address", "launched"),
     [
@@ -38,22 +33,13 @@ def test_without_settings_no_address_is_named():
         ),
     ],
 )
-def test_a_known_repository_gets_its_button(address, launched):
-    words = launch_words(Settings(repository=address))
-    assert launched in words
-    assert f"({address.rstrip('/').removesuffix('.git')})" in words
-
-
-def test_a_known_contact_is_named_and_an_unknown_one_is_the_repository_s_list_of_issues():
-    assert "<https://example.org/desk>" in contact_words(
-        Settings(contact="https://example.org/desk")
-    )
-    assert "Open an issue in the repository" in contact_words(
-        Settings(repository="https://github.com/who/what")
-    )
-    assert "<https://github.com/who/what>" in contact_words(
-        Settings(repository="https://github.com/who/what")
-    )
+def test_a_known_repository_gets_its_button_and_takes_questions(address, launched):
+    settings = Settings(repository=address)
+    assert launched in launch_words(settings)
+    for words in (launch_words(settings), contact_words(settings)):
+        assert address.rstrip("/").removesuffix(".git") in words
+    assert "<https://a.example/desk>" in contact_words(Settings(contact="https://a.example/desk"))
+    assert not re.search("https?:|mybinder|@", launch_words(Settings()) + contact_words(Settings()))
 
 
 def test_settings_are_read_and_what_is_no_setting_is_refused(tmp_path):
@@ -109,11 +95,6 @@ def test_the_staged_notebook_for_colab_knows_the_address_that_the_settings_know(
     staged = (book / "hosted" / "colab.ipynb").read_text(encoding="utf-8")
     assert f'repository = \\"{address}\\"  # the address' in staged
     assert (staged == notebook) == (not address)
-
-
-def test_the_citation_names_no_address_that_the_settings_do_not():
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    assert citation.get("repository-code", "") == read_settings(ROOT).repository
 
 
 @pytest.mark.parametrize("found", ["Python 3.13.1", "absent"])

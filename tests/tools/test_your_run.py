@@ -25,14 +25,11 @@ def test_a_section_without_a_result_comes_back_as_prose_and_the_rest_stays():
 
 
 @pytest.mark.parametrize("kind", ["text/html", "image/svg+xml"])
-def test_a_section_with_a_table_or_a_figure_stays(kind):
-    cells = [cell(HEADED, kind="markdown", tags=["your-run"]), cell("load()"), shown(kind)]
-    assert move_empty_sections(cells) == (cells, "")
-
-
-def test_a_section_that_is_not_tagged_stays_whatever_it_shows():
-    cells = [cell(HEADED, kind="markdown"), cell("load()")]
-    assert move_empty_sections(cells) == (cells, "")
+def test_a_section_with_a_table_or_a_figure_stays_and_one_that_is_not_tagged(kind):
+    tagged = [cell(HEADED, kind="markdown", tags=["your-run"]), cell("load()"), shown(kind)]
+    plain = [cell(HEADED, kind="markdown"), cell("load()")]
+    for cells in (tagged, plain):
+        assert move_empty_sections(cells) == (cells, "")
 
 
 def test_a_tag_on_a_cell_without_a_heading_is_a_fault():
