@@ -2,19 +2,17 @@
 is kept is what is drawn."""
 
 import importlib
-import json
 import shutil
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from heart_utils.heartbench import simulate_hits
 from heart_utils.ratings.resampling import estimate_rng
 from heart_utils.report import kept as module
 from heart_utils.report.kept import FOLDER, kept, read_manifest
 from heart_utils.runs import checksum, find_root
-from heart_utils.simulate import coverage
-from heart_utils.simulate.coverage import simulate_gate, simulate_power
 from heart_utils.simulate.power import Design
 from heart_utils.simulate.study import Panel
 from tools.notebooks import read_cells
@@ -33,92 +31,80 @@ def called_by(name):
     return getattr(importlib.import_module(place), function)
 
 
-@pytest.mark.parametrize(
-    "name", [name for name, entry in ENTRIES.items() if entry["call"].startswith("heart_utils.")]
-)
+CALLED = [name for name, entry in ENTRIES.items() if entry["call"].startswith("heart_utils.")]
+
+
+@pytest.mark.parametrize("name", CALLED)
 def test_no_kept_table_is_older_than_the_code_that_draws_it(name):
     assert module._code(called_by(name)) == ENTRIES[name]["code"], STALE
 
 
 def test_every_kept_table_is_there_as_it_was_kept_and_no_other():
-    files = {checksum(file) for file in (ROOT / FOLDER).glob("*.parquet")}
-    assert files == {entry["table"] for entry in ENTRIES.values()}
-    assert len(list((ROOT / FOLDER).glob("*.parquet"))) == len(ENTRIES)
-    assert all(pd.read_parquet(file).size for file in (ROOT / FOLDER).glob("*.parquet"))
-    asked = [
-        cell["source"].count("kept(")
-        for path in (ROOT / "notebooks").glob("*.ipynb")
-        for cell in read_cells(path)
-    ]
-    assert sum(asked) <= len(ENTRIES), "a chapter asks for a table that nobody kept"
+    files = {checksum(file): file for file in (ROOT / FOLDER).glob("*.parquet")}
+    assert {*files} == {entry["table"] for entry in ENTRIES.values()}
+    assert len(files) == len(ENTRIES)
+    assert all(pd.read_parquet(file).size for file in files.values())
+    chapters = [read_cells(path) for path in (ROOT / "notebooks").glob("*.ipynb")]
+    asked = sum(cell["source"].count("kept(") for cells in chapters for cell in cells)
+    assert asked <= len(ENTRIES), "a chapter asks for a table that nobody kept"
 
 
-def test_a_kept_table_is_what_the_call_draws(monkeypatch):
+def test_the_manifest_says_the_call_as_python():
+    for name, entry in ENTRIES.items():
+        assert "default_rng([" in entry["call"], name
+        compile(entry["call"], name, "eval")
+
+
+def test_a_kept_table_is_what_the_call_draws():
     """The cheapest of them, drawn here once more as the manifest writes its call out."""
-    monkeypatch.setenv("HEART_KEPT", "ignore")
-    whole = {
-        name: entry
-        for name, entry in ENTRIES.items()
-        if entry["call"].startswith("heart_utils.") and "table(" not in entry["call"]
-    }
-    name = min(whole, key=lambda name: whole[name]["seconds"])
-    names = {
-        "Design": Design,
-        "Panel": Panel,
-        "default_rng": np.random.default_rng,
-        "call": called_by(name),
-    }
-    drawn = eval("call(" + whole[name]["call"].partition("(")[2], names)
-    stored = next(
-        pd.read_parquet(file)
-        for file in (ROOT / FOLDER).glob("*.parquet")
-        if checksum(file) == whole[name]["table"]
-    )
-    pd.testing.assert_frame_equal(drawn, stored, rtol=1e-9)
+    whole = [name for name in CALLED if "table(" not in ENTRIES[name]["call"]]
+    cheapest = min(whole, key=lambda name: ENTRIES[name]["seconds"])
+    entry, rng = ENTRIES[cheapest], np.random.default_rng
+    names = {"Design": Design, "Panel": Panel, "default_rng": rng, "call": called_by(cheapest)}
+    drawn = eval("call(" + entry["call"].partition("(")[2], names)
+    tables = {checksum(file): file for file in (ROOT / FOLDER).glob("*.parquet")}
+    pd.testing.assert_frame_equal(drawn, pd.read_parquet(tables[entry["table"]]), rtol=1e-9)
 
 
 DESIGN = Design(n_dialogues=20, n_responders=4, pairs=6, votes=3, n_raters=9)
 
 
+def simulate(rng, design, ci_level):
+    """Draw a table for which nothing needs to be simulated."""
+    return pd.DataFrame({"level": [ci_level], "se": rng.random()})
+
+
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
-    """A root without kept tables, and a simulation that counts how often it runs."""
+    """A root without kept tables; give a table and what the log says of how it came about."""
     monkeypatch.setattr(module, "find_root", lambda: tmp_path)
-    monkeypatch.setenv("HEART_KEPT_LOG", str(tmp_path / "log"))
-    ran = []
+    monkeypatch.setattr(module, "_HOMES", ("heart_utils.", __name__))
+    log = tmp_path / "log"
+    monkeypatch.setenv("HEART_KEPT_LOG", str(log))
 
-    def ask(seed=1, mode="", **settings):
+    def ask(seed=1, mode="", ci_level=0.95):
         monkeypatch.setenv("HEART_KEPT", mode)
+        log.write_text("")
         rng = estimate_rng(seed, "kept")
-        before = (tmp_path / "log").read_text() if (tmp_path / "log").is_file() else ""
-        table = kept("A try, of two", simulate_power, DESIGN, 0.5, rng=rng, n_studies=2, **settings)
-        ran.append((tmp_path / "log").read_text().removeprefix(before))
-        return table
+        table = kept("A try, of two", simulate, rng, DESIGN, ci_level=ci_level)
+        return table, log.read_text()
 
-    return ask, ran, tmp_path
+    return ask, tmp_path / FOLDER
 
 
 def test_what_is_kept_is_read_until_the_call_changes(elsewhere):
-    ask, ran, root = elsewhere
-    first = ask(mode="write")
-    assert [file.name for file in sorted((root / FOLDER).iterdir())] == [
-        "a-try-of-two.parquet",
-        "manifest.json",
-    ]
-    pd.testing.assert_frame_equal(ask(), first)
-    ask(seed=2)
-    ask(ci_level=0.9)
-    ask(mode="ignore")
-    assert [bool(lines) for lines in ran] == [True, False, True, True, True]
-    assert "not as kept: call" in ran[2]
-
-
-def test_the_last_digits_of_an_argument_depend_on_the_processor_and_change_nothing(elsewhere):
-    ask, ran, _ = elsewhere
-    ask(mode="write", ci_level=0.9)
-    ask(ci_level=0.9 + 2e-16)
-    ask(ci_level=0.9 + 1e-9)
-    assert [bool(lines) for lines in ran] == [True, False, True]
+    ask, folder = elsewhere
+    first, _ = ask(mode="write", ci_level=0.9)
+    names = [file.name for file in sorted(folder.iterdir())]
+    assert names == ["a-try-of-two.parquet", "manifest.json"]
+    again, log = ask(ci_level=0.9)
+    pd.testing.assert_frame_equal(again, first)
+    assert log == ""
+    # the last digits of an argument depend on the processor
+    assert ask(ci_level=0.9 + 2e-16)[1] == ""
+    for changed in ({"seed": 2, "ci_level": 0.9}, {"ci_level": 0.9 + 1e-9}):
+        assert "not as kept: call" in ask(**changed)[1]
+    assert ask(mode="ignore", ci_level=0.9)[1].endswith("not as kept: nothing\n")
 
 
 def test_one_cell_in_the_middle_of_a_table_that_goes_in_is_another_call(elsewhere):
@@ -129,35 +115,32 @@ def test_one_cell_in_the_middle_of_a_table_that_goes_in_is_another_call(elsewher
 
 
 def test_a_table_that_was_touched_is_drawn_anew(elsewhere):
-    ask, ran, root = elsewhere
-    first = ask(mode="write")
-    first.assign(found=True, se=0.0).to_parquet(root / FOLDER / "a-try-of-two.parquet")
-    pd.testing.assert_frame_equal(ask(), first)
-    assert ran[1].endswith("not as kept: table\n")
-    (root / FOLDER / "a-try-of-two.parquet").unlink()
-    pd.testing.assert_frame_equal(ask(), first)
+    ask, folder = elsewhere
+    first, _ = ask(mode="write")
+    first.assign(found=True, se=0.0).to_parquet(folder / "a-try-of-two.parquet")
+    again, log = ask()
+    pd.testing.assert_frame_equal(again, first)
+    assert log.endswith("not as kept: table\n")
+    (folder / "a-try-of-two.parquet").unlink()
+    pd.testing.assert_frame_equal(ask()[0], first)
 
 
 def test_code_that_a_simulation_reaches_makes_it_stale_and_words_do_not(tmp_path, monkeypatch):
     def code():
         module._read.cache_clear()
-        return module._code(simulate_gate)
+        return module._code(simulate_hits)
 
-    shutil.copytree(
-        ROOT / "heart_utils", tmp_path / "heart_utils", ignore=shutil.ignore_patterns("__pycache__")
-    )
-    monkeypatch.setattr(module, "__file__", str(tmp_path / "heart_utils" / "report" / "kept.py"))
     before = code()
-    assert before == module._code(coverage.simulate_gate)
-    far = tmp_path / "heart_utils" / "ratings" / "bradley_terry.py"
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "heart_utils", tmp_path / "heart_utils", ignore=ignored)
+    monkeypatch.setattr(module, "__file__", str(tmp_path / "heart_utils" / "report" / "kept.py"))
+    far = tmp_path / "heart_utils" / "ratings" / "resampling.py"
     text = far.read_text()
     far.write_text(text.replace('"""', '"""Other words. ', 1) + "# A remark.\n")
-    assert code() == before
-    far.write_text(f"{text}\nMORE = 1\n")
-    assert code() != before
-    far.write_text(text)
     (tmp_path / "heart_utils" / "report" / "figures.py").write_text("")
     assert code() == before, "what it does not reach is of no account"
+    far.write_text(f"{text}\nMORE = 1\n")
+    assert code() != before
     module._read.cache_clear()
 
 
@@ -187,15 +170,8 @@ def test_a_chapter_s_own_function_counts_with_those_that_it_calls(monkeypatch):
     assert module._code(draw) != before, "without its helper it is another code"
 
 
-def test_a_used_generator_and_its_draws_are_refused(elsewhere):
+def test_a_used_generator_and_its_draws_are_refused():
     rng = np.random.default_rng(1)
     rng.random()
     with pytest.raises(ValueError, match="used before"):
-        kept("twice", simulate_power, DESIGN, 0.5, rng=rng)
-
-
-def test_the_manifest_says_the_call_as_python():
-    for name, entry in ENTRIES.items():
-        assert "default_rng([" in entry["call"], name
-        compile(entry["call"], name, "eval")
-    assert json.loads((ROOT / FOLDER / "manifest.json").read_text()) == ENTRIES
+        kept("twice", simulate_hits, DESIGN, 0.5, rng=rng)
