@@ -61,12 +61,13 @@ from .report.figures import (
 from .report.commands import methods as methods
 from .report.kept import kept as kept
 from .report.leaderboard import write_leaderboard as write_leaderboard
-from .report.provenance import read_results as read_results, show_versions as show_versions
 from .report.seekers import check_seekers as check_seekers
 from .report.tables import (
     in_words as in_words,
+    read_results as read_results,
     record_results as record_results,
     show_table as show_table,
+    show_versions as show_versions,
 )
 from .runs import (
     find_root as find_root,

@@ -14,7 +14,7 @@ from heart_collect.calls.ledger import open_ledger
 from heart_collect.calls.models import read_models
 from heart_collect.judging.prompts import ProtocolError, load_protocol
 from heart_collect.judging.recipe import RecipeError, read_recipe
-from heart_utils.report.provenance import read_results
+from heart_utils.report.tables import read_results
 from heart_utils.runs import find_root
 
 BOOK = find_root() / "book"

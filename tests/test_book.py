@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from bs4 import BeautifulSoup
 
-from heart_utils.report.provenance import read_results
+from heart_utils.report.tables import read_results
 from heart_utils.runs import find_root, open_run
 from tools.notebooks import read_cells
 

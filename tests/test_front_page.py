@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 import heart_utils
-from heart_utils.report.provenance import read_results
+from heart_utils.report.tables import read_results
 from heart_utils.runs import find_root, open_run
 from tools.notebooks import read_cells
 from tools.pin import read_pinned

@@ -19,7 +19,7 @@ from heart_collect.people import raters
 from heart_collect.people.raters import import_study
 from heart_collect.people.study import write_study
 from heart_utils.ratings.standings import head_to_head
-from heart_utils.report.provenance import read_results
+from heart_utils.report.tables import read_results
 from heart_utils.runs import open_run
 from heart_utils.sources.load import load_verdicts
 from tools.execute_notebook import execute_notebook

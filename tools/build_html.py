@@ -15,7 +15,7 @@ from pathlib import Path
 
 import nbformat
 
-from heart_utils.report.provenance import read_results
+from heart_utils.report.tables import read_results
 from tools.page import make_plain
 
 __all__ = ["BUILT_ON", "build_html"]

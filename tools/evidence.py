@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from heart_utils.report.provenance import MADE_UP, TableNote, note_tables
+from heart_utils.report.tables import MADE_UP, TableNote, note_tables
 from heart_utils.runs import Run, csv_text, read_csv_text
 from heart_utils.sources.catalogue import SOURCES
 from tools.flow import Flow, is_table

@@ -223,7 +223,7 @@ def main(arguments: list[str]) -> int:
 
 def _record(root: Path, notebook: Path, parameters: dict[str, Any]) -> None:
     """Write parameters, versions and commit into the run's manifest, and stamp its tables."""
-    from heart_utils.report.provenance import versions
+    from heart_utils.report.tables import versions
 
     run = open_run(parameters["run"])
     run.record(

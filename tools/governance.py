@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from data.make.download import find_official
-from heart_utils.report.provenance import TableNote
+from heart_utils.report.tables import TableNote
 from heart_utils.runs import may_publish, strictest_licence, write_atomically
 from heart_utils.sources.catalogue import SOURCES, Source
 from heart_utils.tables import DataError

@@ -15,7 +15,7 @@ from typing import Any
 
 import nbformat
 
-from heart_utils.report.provenance import read_results
+from heart_utils.report.tables import read_results
 from heart_utils.runs import find_root, write_atomically
 from tools.notebooks import say_other_values
 

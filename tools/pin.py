@@ -24,7 +24,7 @@ from typing import Any
 
 from bs4 import BeautifulSoup
 
-from heart_utils.report.provenance import read_results
+from heart_utils.report.tables import read_results
 from heart_utils.runs import find_root, write_atomically
 from tools.notebooks import read_cells
 from tools.plan import read_plan

@@ -51,7 +51,7 @@ from heart_utils.report.calibration import (
 )
 from heart_utils.report.figures import COLOURS, plot_intervals, plot_leaderboard
 from heart_utils.report.leaderboard import as_workbook
-from heart_utils.report.provenance import versions_in_words
+from heart_utils.report.tables import versions_in_words
 from heart_utils.runs import Run, RunError, find_home, known_people, open_run, write_together
 from heart_utils.sources.formats import COMPRESSED, SUFFIXES
 from heart_utils.sources.load import load_replies, load_verdicts, read_file

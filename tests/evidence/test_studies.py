@@ -16,7 +16,7 @@ from heart_utils.evidence import (
     measured_effects,
     share_clustered,
 )
-from heart_utils.report.provenance import read_results
+from heart_utils.report.tables import read_results
 from heart_utils.runs import find_root, open_run
 
 SETS = {"recipients": "scores", "welivita": "tallies", "resort": "tallies", "therapists": "scores"}

@@ -35,7 +35,7 @@ from heart_collect.people.exports import (
 )
 from heart_collect.people.raters import import_study, main, write_payments
 from heart_collect.people.study import load_settings, start_study, write_study
-from heart_utils.report.provenance import note_tables
+from heart_utils.report.tables import note_tables
 from heart_utils.runs import Run, read_csv_text
 
 

@@ -1,3 +1,5 @@
+"""Conversations to read and to practise on, as pages."""
+
 import json
 from html import unescape
 
@@ -6,7 +8,7 @@ import pandas as pd
 import pytest
 from builders import histories, verdicts
 
-from heart_utils.report.conversation import WRITTEN_BY, practise_comparisons
+from heart_utils.report.conversation import WRITTEN_BY, practise_comparisons, read_conversation
 from heart_utils.tables import TABLES
 
 ATTACK = "<script>alert('x')</script><img src=x onerror=alert(1)>"
@@ -210,3 +212,32 @@ def test_what_two_replies_differ_in_is_told_and_that_nobody_judged_them():
     assert "next to the draft, &lt;nothing&gt; more." in html
     assert html.count("Nobody has rated this pair, no person and no judge.") == 2
     assert html.count('data-people="{}"') == 2
+
+
+def test_markup_in_a_turn_a_reply_or_a_label_is_shown_as_text():
+    history = histories(turns=[[{"speaker": "seeker", "text": ATTACK}]]).iloc[0]
+    html = read_conversation(history, {ATTACK: ATTACK}, who_wrote=ATTACK)._repr_html_()
+    assert "<script" not in html
+    assert "<img" not in html
+    assert html.count("&lt;script&gt;") == 4
+
+
+def test_marks_that_turn_a_text_round_and_controls_are_shown():
+    row = {
+        "history_id": "h",
+        "licence": "CC0-1.0",
+        "turns": [{"speaker": "seeker", "text": "a \u202eb\u202c\x00"}],
+    }
+    html = read_conversation(row, {"\u2067model": "c\u2066"}, who_wrote="a test")._repr_html_()
+    assert "a [U+202E]b[U+202C][U+0000]" in html
+    assert "[U+2067]model" in html
+    assert "c[U+2066]" in html
+    assert not set("\u202e\u202c\x00\u2067\u2066") & set(html)
+
+
+def test_words_that_may_not_be_published_are_refused_by_name():
+    history = histories(licence="CC-BY-NC-4.0").iloc[0]
+    with pytest.raises(
+        ValueError, match=r"words of h1 are under 'CC-BY-NC-4\.0' and may not be shown"
+    ):
+        read_conversation(history, who_wrote="someone")

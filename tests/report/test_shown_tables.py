@@ -1,10 +1,12 @@
-"""Tables as a reader sees them: intervals in one column, percent, p values, words for true and
-false."""
+"""Tables as a reader sees them, and what a page says it rests on: nothing simulated may look
+measured, and nothing unknown may look free."""
 
 import pandas as pd
 import pytest
 
-from heart_utils.report.tables import show_table
+from heart_utils.report.tables import note_tables, show_table, show_versions, versions
+from heart_utils.runs import open_run
+from tools import current_commit
 
 
 def shown(**columns):
@@ -86,3 +88,96 @@ def test_only_a_sentence_goes_on_in_the_next_line_unless_all_cells_may():
     )
     assert show_table(table).to_html().count("white-space: normal") == 1
     assert "row0_col0" in show_table(table, wrap=True).to_html().partition("white-space: normal")[0]
+
+
+def test_markup_in_a_table_is_shown_as_text_and_its_numbers_are_as_before():
+    script = "<script>alert(1)</script>"
+    index = pd.MultiIndex.from_tuples([(script, 0.05), ("b", 0.25)], names=[script, "x"])
+    html = show_table(
+        pd.DataFrame({script: [script, "b & c"], "n": [1000, 0.12345]}, index=index)
+    ).to_html()
+    assert "<script" not in html
+    assert html.count("&lt;script&gt;") == 4
+    for shown in ("b &amp; c", "1,000.000", "0.123", ">0.050000<", ">0.250000<"):
+        assert shown in html
+
+
+def codes(n, *, simulated):
+    names = [f"r{i}" for i in range(n)]
+    frame = pd.DataFrame({"reply_id": names, "coder": "c", "code": "question", "state": "valid"})
+    return frame.assign(probability=None, simulated=simulated)
+
+
+@pytest.fixture
+def run(tmp_path):
+    return open_run(tmp_path / "study")
+
+
+@pytest.mark.parametrize(
+    ("simulated", "origin", "rows"),
+    [
+        ([True, False, False], "live", {"live": 2, "simulated": 1}),
+        # no manifest makes a simulated row a measured one, or accounts for other rows than these
+        (True, "live", {"simulated": 3}),
+        ([True, False, False], "simulated", {"not recorded": 2, "simulated": 1}),
+        ([True, False, False], {"live": 5}, {"not recorded": 2, "simulated": 1}),
+        ([True, False, False], {"live": 1, "simulated": 2}, {"not recorded": 2, "simulated": 1}),
+    ],
+)
+def test_rows_are_counted_by_where_they_come_from(run, simulated, origin, rows):
+    run.write("codes", codes(3, simulated=simulated))
+    run.record(tables={"codes": {"source": "a study", "licence": "MIT", "origin": origin}})
+    (note,) = note_tables(run, tables=["codes"])
+    assert (note.source, note.licence, note.rows) == ("a study", "MIT", rows)
+
+
+def test_what_nobody_wrote_down_is_not_free(run):
+    run.write("codes", codes(2, simulated=False))
+    (note,) = note_tables(run, tables=["codes"])
+    assert note.rows == {"not recorded": 2}
+    assert note.licence == "none stated"
+
+
+def test_each_part_of_a_table_has_a_note_of_its_own(run):
+    run.write("codes", codes(2, simulated=False), "people")
+    run.write("codes", codes(3, simulated=True), "model")
+    notes = note_tables(run, tables=["codes"])
+    assert [(note.table, note.rows) for note in notes] == [
+        ("study/codes/model", {"simulated": 3}),
+        ("study/codes/people", {"not recorded": 2}),
+    ]
+    assert [note.table for note in note_tables(run, tables=["codes/people"])] == [
+        "study/codes/people"
+    ]
+
+
+def test_a_table_that_is_not_there_has_no_note(run):
+    assert note_tables(run, tables=["verdicts"]) == []
+
+
+def test_an_origin_that_nobody_knows_is_refused(run):
+    run.write("codes", codes(1, simulated=False))
+    run.record(tables={"codes": {"origin": "guessed"}})
+    with pytest.raises(ValueError, match="origin guessed; expected one of published"):
+        note_tables(run, tables=["codes"])
+
+
+@pytest.mark.parametrize("name", ["verdict", "public/verdict", "public"])
+def test_a_name_that_is_no_tables_is_refused(run, name):
+    with pytest.raises(ValueError, match=f"{name}' names no table. There are histories"):
+        note_tables(run, tables=[name])
+
+
+def test_a_folder_that_is_no_checkout_has_no_commit(tmp_path):
+    assert current_commit(tmp_path) == "unknown"
+
+
+def test_the_last_line_of_a_chapter_names_each_version_that_the_manifest_records(capsys):
+    show_versions()
+    said = capsys.readouterr().out
+    show_versions()
+    assert capsys.readouterr().out == said
+    assert said.startswith("Run with python 3.")
+    assert said.removeprefix("Run with ").removesuffix(".\n").split(", ") == [
+        " ".join(item) for item in versions().items()
+    ]

@@ -3,7 +3,7 @@
 import papermill
 import pytest
 
-from heart_utils.report.provenance import note_tables
+from heart_utils.report.tables import note_tables
 from heart_utils.runs import find_root, open_run
 from tools.full_study import TABLES, write_full_study
 

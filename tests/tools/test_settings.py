@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from heart_utils.report.provenance import TableNote
+from heart_utils.report.tables import TableNote
 from heart_utils.runs import find_root
 from heart_utils.sources.catalogue import find_source
 from tools.governance import shared_inputs, write_governance
