@@ -367,17 +367,6 @@ def test_p_values_and_rejections_are_scipys_and_statsmodels(rng):
     assert found["rejected"].tolist() == multipletests(p_values, 0.05, method="fdr_by")[0].tolist()
 
 
-def test_verdicts_are_compared_by_being_the_same(rng):
-    words = np.array(["a", "b", "tie"])
-    rows = [
-        (f"x-y/{k}", "d", who, words[0] if rng.random() < 0.8 else rng.choice(words))
-        for k in range(60)
-        for who in ["p1", "p2", "p3", "m"]
-    ]
-    found = alternative_annotator_test(votes(rows), "m", epsilon=0.2)
-    assert found["n_items"].tolist() == [60, 60, 60]
-
-
 @pytest.mark.parametrize(
     ("change", "settings", "message"),
     [

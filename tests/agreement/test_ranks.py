@@ -158,13 +158,6 @@ def test_intervals_resample_dialogues(rng):
     )
 
 
-def test_what_does_not_vary_has_no_correlation(rng):
-    histories = told(rng, 10)
-    found = track_recipients(seen(rng, histories).assign(value=0.5), histories).iloc[0]
-    assert np.isnan(found["correlation"])
-    assert np.isnan(found["ci_low"])
-
-
 @pytest.mark.parametrize(
     ("values", "histories", "settings", "message"),
     [

@@ -252,23 +252,6 @@ def test_prevalence_and_error_rates_match_the_published_ones(anaesthetists):
         assert ours == pytest.approx(np.array(table), abs=0.01), rater
 
 
-def draw(rng: np.random.Generator, reliabilities: list[float], n_pairs: int = 400) -> pd.DataFrame:
-    truth = rng.choice(["a", "b"], n_pairs)
-    rows = []
-    for number, reliability in enumerate(reliabilities):
-        right = rng.random(n_pairs) < reliability
-        said = np.where(right, truth, np.where(truth == "a", "b", "a"))
-        rows += [(f"d{pair}", "x", "y", answer, f"r{number}") for pair, answer in enumerate(said)]
-    return verdicts(rows)
-
-
-def test_known_reliabilities_are_recovered(rng):
-    known = [0.95, 0.9, 0.8, 0.7, 0.6, 0.5]
-    found = rater_reliability(draw(rng, known))
-    # some 2.4 standard errors at 400 pairs
-    assert found["reliability"].to_numpy() == pytest.approx(np.array(known), abs=0.06)
-
-
 @given(
     answers=st.lists(
         st.lists(st.sampled_from("ab"), min_size=4, max_size=4), min_size=5, max_size=15

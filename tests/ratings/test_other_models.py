@@ -163,29 +163,14 @@ def test_raters_who_follow_a_rule_are_finite(study):
     assert raters.loc["oracle", "discrimination"] > 1.3
 
 
-@pytest.mark.parametrize("seed", [20260109, 12])
-def test_raters_with_few_answers_do_not_throw_the_search_off(seed):
+def test_raters_with_few_answers_do_not_throw_the_search_off():
     """Some 27 answers a person: from there a plain Newton step has overshot to infinity."""
-    rows = simulate_study(
-        rng=np.random.default_rng(seed), strengths=6, n_dialogues=80, pairs="all"
-    ).verdicts
-    found = fit_judge_aware(rows)
+    rng = np.random.default_rng(20260109)
+    found = fit_judge_aware(
+        simulate_study(rng=rng, strengths=6, n_dialogues=80, pairs="all").verdicts
+    )
     assert found.raters["discrimination"].between(0.3, 3.0).all()
     assert found.table["strength"].abs().max() < 3
-
-
-def test_turning_every_order_turns_the_position_bias(study):
-    rows = study.verdicts.iloc[:3000]
-    here, there = (
-        fit_judge_aware(rows),
-        fit_judge_aware(rows.assign(order=rows["order"].map({"ab": "ba", "ba": "ab"}))),
-    )
-    assert here.table["strength"].to_dict() == pytest.approx(
-        there.table["strength"].to_dict(), abs=1e-6
-    )
-    np.testing.assert_allclose(
-        here.raters["position_bias"], -there.raters["position_bias"], atol=1e-6
-    )
 
 
 def test_one_rater_or_strangers_are_refused_and_models_alone_are_a_consensus(study):
@@ -265,15 +250,6 @@ def test_each_spread_weighs_what_laplaces_approximation_gives_it(thirty):
     weight = np.exp(value) / SPREADS / np.sqrt(held)
     expected = float(weight @ gap / weight.sum()) / 2
     assert thirty.table["strength"].max() == pytest.approx(expected, rel=1e-5)
-
-
-def test_votes_that_go_together_count_less():
-    rows = draw_votes(np.random.default_rng(2), 40, 6, 3, 1, 0.5)
-    copies = pd.concat([rows] * 5, ignore_index=True)
-    once, five = pool_strengths(rows), pool_strengths(copies)
-    assert five.design_effect == pytest.approx(5 * once.design_effect, rel=0.25)
-    width = [(one.table["ci_high"] - one.table["ci_low"]).mean() for one in (once, five)]
-    assert width[1] == pytest.approx(width[0], rel=0.15)
 
 
 def test_pooling_beats_the_plain_fit_and_its_intervals_hold():

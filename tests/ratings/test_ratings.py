@@ -390,56 +390,6 @@ def test_little_is_known_of_ranks_where_little_was_seen(study, kind):
     assert not (table["ci_low"] == table["ci_high"]).any()
 
 
-def test_differences_with_someone_never_beaten_are_open_too():
-    ratings = fit_ratings(ladder(6, 3))
-    found = ratings.differences().set_index(["better", "worse"])
-    assert found.loc[("r0", "r2"), "ci_high"] == np.inf
-    assert found.loc[("r0", "r2"), "ci_low"] < found.loc[("r0", "r2"), "difference"]
-
-
-def test_a_group_that_never_lost_to_the_rest_is_flagged_whole():
-    top = [("u", "v", "a", 2), ("u", "v", "b")]
-    rest = [("x", "y", "a"), ("x", "y", "b"), ("y", "z", "a"), ("y", "z", "b")]
-    ratings = fit_ratings(votes(*top, *rest, ("u", "x", "a", 3), ("v", "z", "a", 3)))
-    assert ratings.table.set_index("responder")["penalised"].to_dict() == {
-        "u": True,
-        "v": True,
-        "x": False,
-        "y": False,
-        "z": False,
-    }
-    assert set(ratings.strength.index[:2]) == {"u", "v"}
-
-
-def test_degenerate_resamples_are_kept():
-    """x lost once, in dialogue d0: a resample without d0 makes x a lone winner."""
-    rows = [votes(("x", "y", "b", 1), dialogue="d0")]
-    rows += [
-        votes(("x", "y", "a"), ("y", "z", "a"), ("y", "z", "b"), dialogue=f"d{k}")
-        for k in range(1, 60)
-    ]
-    ratings = fit_ratings(pd.concat(rows), n_resamples=400, rng=np.random.default_rng(2))
-    assert not ratings.table["penalised"].any()
-    without = draw_weights(60, 400, np.random.default_rng(2))[:, 0] == 0
-    gap = ratings.replicates["x"] - ratings.replicates["y"]
-    assert gap[without].min() > gap[~without].max()  # held by the weak prior alone
-    assert 0.25 < without.mean() < 0.5  # (1 - 1/60)^60 is 0.365
-
-
-@pytest.mark.parametrize("n_resamples", [0, 1000])
-def test_a_flat_board_is_flat_and_claims_no_interval(n_resamples):
-    rows = duel([None] * 6).assign(state="inconsistent", dialogue_id=list("abcdef"))
-    ratings = fit_ratings(rows, n_resamples=n_resamples)
-    assert ratings.strength.tolist() == [0, 0]
-    assert ratings.n_effective == 0
-    assert ratings.table["ci_low"].isna().all()
-    open_ranks = [[1, 2]] * 2 if n_resamples else [[None] * 2] * 2
-    ranks = ratings.table[["rank_low", "rank_high"]].astype(object)
-    assert ranks.where(ranks.notna(), None).to_numpy().tolist() == open_ranks
-    assert ratings.table["provisional"].all()
-    check_table("ratings", ratings.table)
-
-
 def test_few_clusters_are_provisional_and_widen_by_t():
     rows = pd.concat(
         [duel(["a", "b", "a"][: 2 + k % 2]).assign(dialogue_id=f"d{k}") for k in range(18)]

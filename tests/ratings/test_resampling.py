@@ -16,7 +16,6 @@ from heart_utils.ratings.resampling import (
     clustered_error,
     draw_weights,
     error_ends,
-    interval_ends,
     interval_of,
     p_value,
     share_ci,
@@ -107,14 +106,6 @@ def test_percentiles_serve_many_clusters_taken_out_as_far_as_t_and_the_lost_degr
     )
 
 
-def test_the_standard_error_of_a_mean_is_the_textbooks(rng):
-    """Six clusters: the spread of the clusters over the root of six, where their bootstrap alone
-    gives a tenth less."""
-    table = pd.DataFrame({"agree": rng.normal(size=6), "n": 1.0, "dialogue_id": range(6)})
-    interval = bootstrap_ci(table, share, cluster="dialogue_id", rng=rng, n_resamples=20_000)
-    assert interval.se == pytest.approx(table["agree"].std(ddof=1) / np.sqrt(6), rel=0.02)
-
-
 @pytest.mark.parametrize(("n_clusters", "right"), [(20, 20), (20, 19), (20, 0), (80, 80), (80, 79)])
 def test_a_share_never_leaves_its_range_and_has_a_width_where_all_agree(n_clusters, right, rng):
     table = pd.DataFrame(
@@ -164,16 +155,6 @@ def test_p_is_below_a_level_exactly_where_that_interval_excludes_the_value(n_clu
     for level in (0.8, 0.9, 0.95, 0.99):
         low, high = interval_of(estimate, replicates, n_clusters, level)
         assert (p_value(estimate, replicates, n_clusters) < 1 - level) == (not low <= 0 <= high)
-
-
-def test_columns_leave_out_the_resamples_in_which_they_have_no_value(rng):
-    replicates = rng.normal(size=(400, 2))
-    holes = replicates.copy()
-    holes[::3, 1] = np.nan
-    low, high = interval_ends(np.zeros(2), holes, np.array([20, 80]), 0.9)
-    alone = interval_of(0.0, np.delete(replicates[:, 1], slice(None, None, 3)), 80, 0.9)
-    assert (low[1], high[1]) == alone
-    assert (low[0], high[0]) == pytest.approx(interval_of(0.0, replicates[:, 0], 20, 0.9))
 
 
 def test_clusters_that_agree_on_a_share_to_the_digit_leave_it_open():
