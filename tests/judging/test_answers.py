@@ -15,17 +15,12 @@ from heart_utils.identities import IdentityError
 from heart_utils.runs import RunError, open_run
 
 
-@pytest.fixture
-def collected(own):  # noqa: F811
+def test_each_answer_of_a_run_is_a_line_with_what_it_was_read_as(own, capsys, monkeypatch):  # noqa: F811
     assert collect.main(["own", "--quiet", "--yes"]) == 0
-    return own
-
-
-def test_each_answer_of_a_run_is_a_line_with_what_it_was_read_as(collected, capsys):
     capsys.readouterr()
     assert collect.main(["own", "--answers", "answers.jsonl"]) == 0
     said = capsys.readouterr().out
-    lines = [json.loads(line) for line in (collected / "answers.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (own / "answers.jsonl").read_text().splitlines()]
     run, ledger = open_run("own"), open_ledger("own")
     verdicts = run.read("verdicts")
     assert {line["call_id"] for line in lines if line["table"] == "verdicts"} == set(
@@ -43,17 +38,14 @@ def test_each_answer_of_a_run_is_a_line_with_what_it_was_read_as(collected, caps
     assert len(told["prompt"]) == 16
     assert f"{len(lines)} answers of models are in answers.jsonl" in said
     assert f"The strictest licence of those is {lines[0]['licence']}" in said
-    assert KEY not in (collected / "answers.jsonl").read_text()
+    assert KEY not in (own / "answers.jsonl").read_text()
     # A second time nothing is written over; what may not be passed on is for its owner alone.
-    before = (collected / "answers.jsonl").stat()
+    before = (own / "answers.jsonl").stat()
     assert collect.main(["own", "--answers", "answers.jsonl"]) == 1
     assert "is there already, and answers are never written over" in capsys.readouterr().err
-    assert (collected / "answers.jsonl").stat().st_mtime_ns == before.st_mtime_ns
+    assert (own / "answers.jsonl").stat().st_mtime_ns == before.st_mtime_ns
     assert ("NOT be passed on" in said) == (stat.S_IMODE(before.st_mode) == 0o600)
-
-
-def test_an_answer_that_names_somebody_keeps_the_file_from_being_written(collected, monkeypatch):
-    run, ledger = open_run("own"), open_ledger("own")
+    # An answer that names somebody keeps the file from being written.
     [first, *_] = run.read("replies")["call_id"].dropna()
     call = ledger.find([first])[first]
     found = ledger.find
@@ -63,8 +55,8 @@ def test_an_answer_that_names_somebody_keeps_the_file_from_being_written(collect
         lambda keys: found(keys) | {first: type(call)(first, "ok", text="ann@example.org")},
     )
     with pytest.raises(IdentityError, match="answers.text: .*1 row"):
-        write_answers(run, ledger, "answers.jsonl")
-    assert not (collected / "answers.jsonl").exists()
+        write_answers(run, ledger, "named.jsonl")
+    assert not (own / "named.jsonl").exists()
 
 
 def test_a_run_that_asked_nobody_has_no_answers(own):  # noqa: F811

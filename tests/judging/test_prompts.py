@@ -1,9 +1,12 @@
+"""Rubrics, protocols, and the prompts that they make."""
+
 import json
 import random
 import re
 from dataclasses import replace
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from judging_case import JUDGE
@@ -15,6 +18,7 @@ from heart_collect.judging.prompts import (
     LabelsTemplate,
     PromptTemplate,
     ProtocolError,
+    RubricError,
     draw_codes,
     history_block,
     instructs_judge,
@@ -24,6 +28,7 @@ from heart_collect.judging.prompts import (
 )
 from heart_utils.runs import find_root
 from heart_utils.sources.heart import Code
+from heart_utils.tables import DIMENSIONS
 
 HISTORY = {
     "turns": [
@@ -47,16 +52,6 @@ def form(name="heart", answer_format="json", dimensions=None):
         else ("K482", "T905")
     )
     return PromptTemplate(protocol, rubric.dimensions, codes, answer_format)
-
-
-def test_all_keys_that_a_file_lacks_are_named_at_once(tmp_path):
-    file = tmp_path / "mine.yaml"
-    file.write_text("name: mine\nasks: pair\nrubrik: heart\n")
-    with pytest.raises(
-        ProtocolError,
-        match="lacks about, rubric, .*dimension_order.* and has unknown rubrik. The keys are name",
-    ):
-        load_protocol(file)
 
 
 def test_a_protocol_of_the_project_is_named_as_its_file_and_a_users_own_as_they_like(
@@ -203,34 +198,23 @@ def test_codes_are_two_different_letters_that_no_text_holds():
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
-def test_an_answer_after_the_pattern_has_what_the_schema_requires(name):
-    asked = form(name)
-    pattern = json.loads(asked.answer_form().split("\n")[-1])
-    schema = asked.schema
-    assert list(pattern) == schema["required"] == list(schema["properties"])
-    for key, value in pattern.items():
-        inner = schema["properties"][key]
-        assert inner["type"] == ("object" if isinstance(value, dict) else "string")
-        if isinstance(value, dict):
-            assert list(value) == inner["required"]
-            assert next(iter(value)) == "reasoning"
-    if name == "heart-release":
-        assert next(iter(pattern)) == "reasoning"
-
-
-@pytest.mark.parametrize("name", PROTOCOLS)
-def test_a_schema_keeps_to_what_all_providers_take(name):
+def test_an_answer_after_the_pattern_has_what_a_schema_that_all_providers_take_requires(name):
     """No lengths, ranges or patterns; every object closed, every property required."""
 
-    def walk(node):
+    def walk(node, pattern):
         assert set(node) <= {"type", "properties", "required", "additionalProperties", "enum"}
-        if node["type"] == "object":
+        assert (node["type"] == "object") == isinstance(pattern, dict)
+        if isinstance(pattern, dict):
             assert node["additionalProperties"] is False
-            assert node["required"] == list(node["properties"])
-            for inner in node["properties"].values():
-                walk(inner)
+            assert list(pattern) == node["required"] == list(node["properties"])
+            for key, inner in node["properties"].items():
+                walk(inner, pattern[key])
 
-    walk(form(name).schema)
+    asked = form(name)
+    pattern = json.loads(asked.answer_form().split("\n")[-1])
+    walk(asked.schema, pattern)
+    reasoned = [pattern] if name == "heart-release" else pattern.values()
+    assert {next(iter(answer)) for answer in reasoned} == {"reasoning"}
 
 
 def test_scores_and_margins_go_from_one_to_five():
@@ -253,11 +237,6 @@ def test_hits_are_one_nought_or_null_one_an_item_where_a_schema_may_say_so(exact
         {"minItems": 2, "maxItems": 2} if exact else {}
     )
     assert reason == {"type": "string"} | ({"minLength": 1, "maxLength": 120} if exact else {})
-
-
-def test_a_pattern_with_plus_signs_names_the_codes_of_the_pair():
-    pattern = json.loads(form("heart-release").answer_form().split("\n")[-1])
-    assert set(pattern.values()) == {"...", "K482 or T905, then + to +++++"}
 
 
 def test_an_answer_has_more_room_the_more_is_asked():
@@ -283,15 +262,12 @@ def test_an_answer_has_more_room_the_more_is_asked():
 
 def test_ties_may_be_called_in_our_protocol_and_not_in_the_released_one():
     ours, released = form("heart"), form("heart-release")
-    assert ours.schema["properties"]["overall"]["properties"]["winner"]["enum"] == [
-        "K482",
-        "T905",
-        "tie",
-    ]
-    assert released.schema["properties"]["overall_eq"]["enum"][:2] == ["K482+", "K482++"]
-    assert len(released.schema["properties"]["overall_eq"]["enum"]) == 10
+    winner = ours.schema["properties"]["overall"]["properties"]["winner"]
+    assert winner["enum"] == ["K482", "T905", "tie"]
     assert '"tie"' in ours.answer_form()
     assert "tie" not in released.answer_form()
+    pattern = json.loads(released.answer_form().split("\n")[-1])
+    assert set(pattern.values()) == {"...", "K482 or T905, then + to +++++"}
 
 
 def test_the_single_arm_differs_from_the_main_protocol_in_nothing_else():
@@ -340,24 +316,140 @@ def test_a_repair_shows_the_answer_and_what_was_wrong_with_it():
     ("content", "said"),
     [
         ("asks: pair", "lacks name"),
-        ("orders: sometimes", "orders is 'sometimes', expected one of 'both' or 'random'"),
-        ("ties: maybe", "ties is 'maybe', expected true or false"),
-        ("rules: ''", "rules is empty, expected text"),
-        ("codes: [X1, X1]", "expected two different texts"),
-        ("{tells_author: true, asks: reply}", "expected asks: pair"),
-        ("votes: 3", "unknown votes"),
-        ("margin: plus", "no room for reasoning"),
+        (
+            "name: mine\nasks: pair\nrubrik: heart",
+            "lacks about, rubric, .*dimension_order.* and has unknown rubrik. The keys are name",
+        ),
+        ({"orders": "sometimes"}, "orders is 'sometimes', expected one of 'both' or 'random'"),
+        ({"ties": "maybe"}, "ties is 'maybe', expected true or false"),
+        ({"rules": ""}, "rules is empty, expected text"),
+        ({"codes": ["X1", "X1"]}, "expected two different texts"),
+        ({"codes": ["X1", ""]}, "expected two different texts"),
+        ({"tells_author": True, "asks": "reply"}, "expected asks: pair"),
+        ({"raters": "seekers"}, "raters is seekers: expected asks: reply and unit: conversation"),
+        ({"votes": 3}, "unknown votes"),
+        ({"margin": "plus"}, "no room for reasoning"),
     ],
 )
 def test_a_faulty_protocol_is_refused(tmp_path, content, said):
-    import yaml
-
     good = yaml.safe_load((find_root() / "data/protocols/heart.yaml").read_text())
-    file = tmp_path / "mine.yaml"
-    file.write_text(
-        content
-        if content.startswith("asks")
-        else yaml.safe_dump({**good, **yaml.safe_load(content)})
-    )
+    file = write(tmp_path, content if isinstance(content, str) else good | content)
     with pytest.raises(ProtocolError, match=said):
         load_protocol(file)
+
+
+# Rubrics
+
+GOOD = {
+    "name": "mine",
+    "title": "My rubric",
+    "dimensions": [{"name": "warmth", "question": "Is it warm?", "high": "Warm.", "low": "Cold."}],
+}
+
+
+def write(folder, content):
+    file = folder / "mine.yaml"
+    file.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+    return file
+
+
+def changed(**changes):
+    return {**GOOD, "dimensions": [{**GOOD["dimensions"][0], **changes}]}
+
+
+def test_the_rubric_has_the_dimensions_that_the_tables_name():
+    assert load_rubric("heart").names == DIMENSIONS
+
+
+def test_the_released_rubric_has_the_six_scales_of_the_released_script():
+    assert load_rubric("heart-release").names == (
+        "empathic_responsiveness",
+        "emotional_handling_and_insight",
+        "personalization_and_contextual_adaptation",
+        "conversational_fluency_and_naturalness",
+        "instruction_following_and_safety",
+        "overall_eq",
+    )
+
+
+@pytest.mark.parametrize("name", ["heart", "heart-release"])
+def test_no_anchor_of_a_rubric_is_written_twice(name):
+    said = [
+        words for one in load_rubric(name).dimensions for words in (one.question, one.high, one.low)
+    ]
+    assert len(set(said)) == len(said)
+
+
+def test_a_rubric_of_a_user_works_by_path(tmp_path):
+    rubric = load_rubric(write(tmp_path, GOOD))
+    assert rubric.names == ("warmth",)
+    assert rubric.about == ""
+
+
+def test_selected_dimensions_stay_in_the_order_of_the_rubric():
+    assert load_rubric("heart").select(["overall", "attunement", "resonance"]).names == (
+        "attunement",
+        "resonance",
+        "overall",
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["warmth"], "got 'warmth'"),
+        ([], "got none"),
+        (["overall", "overall"], "each once, got 'overall', 'overall'"),
+    ],
+)
+def test_a_selection_that_is_no_part_of_the_rubric_is_an_error(names, said):
+    with pytest.raises(RubricError, match=said):
+        load_rubric("heart").select(names)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("- a list", "the whole is \\['a list'\\], expected a mapping"),
+        ("", "lacks name"),
+        ("name: [", "is not YAML"),
+        ({**GOOD, "title": ""}, "title is empty, expected text"),
+        (
+            {**GOOD, "dimensions": []},
+            "dimensions is empty, expected a list with at least one entry",
+        ),
+        ({**GOOD, "dimensions": "warmth"}, "dimensions is 'warmth', expected a list"),
+        ({**GOOD, "dimensions": ["warmth"]}, "dimensions: 0 is 'warmth', expected a mapping"),
+        ({**GOOD, "scale": "1-5"}, "unknown scale"),
+        ({"name": "mine", "title": "x"}, "lacks dimensions"),
+        (changed(name="Task Following"), "'Task Following' is not in snake_case"),
+        (
+            {**GOOD, "dimensions": [{**GOOD["dimensions"][0], "name": n} for n in ("A b", "C d")]},
+            "'A b' is not.*'C d' is not",
+        ),
+        (changed(name="reasoning"), "a word that a judge's answer uses itself"),
+        (changed(high=None), "high is empty, expected text"),
+        (changed(low=3), "low is 3, expected text"),
+        ({**GOOD, "dimensions": GOOD["dimensions"] * 2}, "'warmth' stands twice"),
+    ],
+)
+def test_a_faulty_rubric_is_refused_with_its_file_and_the_reason(tmp_path, content, said):
+    file = write(tmp_path, content)
+    with pytest.raises(RubricError, match=said) as error:
+        load_rubric(file)
+    assert str(file) in str(error.value)
+
+
+def test_an_unknown_rubric_is_refused_with_the_names_of_those_there():
+    with pytest.raises(RubricError, match="no rubric 'hart'.*heart, heart-release"):
+        load_rubric("hart")
+
+
+def test_the_rubrics_borrow_no_run_of_six_words_from_the_claims_about_the_paper(mirror):
+    """The anchors are ours; the quotes in the claims are other people's."""
+    claims = (mirror.parent / "references" / "heart_published.csv").read_text()
+    theirs = re.findall(r"[a-z']+", claims.lower())
+    known = {tuple(theirs[i : i + 6]) for i in range(len(theirs))}
+    for one in (*load_rubric("heart").dimensions, *load_rubric("heart-release").dimensions):
+        words = re.findall(r"[a-z']+", f"{one.question} {one.high} {one.low}".lower())
+        assert not [run for i in range(len(words) - 5) if (run := tuple(words[i : i + 6])) in known]
