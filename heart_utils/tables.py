@@ -296,10 +296,10 @@ def _check_values(name: str, table: pd.DataFrame) -> None:
 REPEATED = {
     "verdicts": " An answer that was given again has its number in the column repeat (of a file:"
     " repeats='number'); games that have nothing to do with each other need a history_id each"
-    " (made_of={'history_id': 'row-{row}'}); a copy goes out (repeats='drop'); a column that says"
+    " (always={'history_id': 'row-{row}'}); a copy goes out (repeats='drop'); a column that says"
     " which reply was shown first is the order.",
     "scores": " Of a reply that was scored again keep one score, or the mean; replies that were"
-    " written anew need a reply_id each (made_of={'reply_id': '{history_id}-{responder}-{row}'}).",
+    " written anew need a reply_id each (always={'reply_id': '{history_id}-{responder}-{row}'}).",
 }
 """Table -> what to do about rows that come again."""
 

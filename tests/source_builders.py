@@ -41,25 +41,20 @@ MENTALALIGN_FILES = [
 def write(folder, name, content):
     """Write text, bytes or rows as a file of the kind that its name says; without a name, rows stay a
     table."""
-    if isinstance(content, pd.DataFrame) and name.endswith("json"):
-        content = content.to_dict("records")
-    if isinstance(content, list) and name.endswith(("json", "jsonl")):
-        mark = "\n" if name.endswith("jsonl") else ","
-        text = mark.join(json.dumps(row, ensure_ascii=False) for row in content)
-        content = text if mark == "\n" else f"[{text}]"
+    file, kind = folder / name, name.rpartition(".")[2]
+    if kind in ("json", "jsonl") and not isinstance(content, str | bytes):
+        rows = content if isinstance(content, list) else content.to_dict("records")
+        content = json.dumps(rows) if kind == "json" else "\n".join(map(json.dumps, rows))
     if isinstance(content, list):
         content = pd.DataFrame(content)
     if not name:
         return content
-    if isinstance(content, str):
-        (folder / name).write_text(content, encoding="utf-8")
-    elif isinstance(content, bytes):
-        (folder / name).write_bytes(content)
+    if isinstance(content, pd.DataFrame):
+        save = {"csv": content.to_csv, "xlsx": content.to_excel, "parquet": content.to_parquet}
+        save[kind](file, index=False)
     else:
-        kind = name.rpartition(".")[2]
-        save = getattr(content, {"xlsx": "to_excel"}.get(kind, f"to_{kind}"))
-        save(folder / name, index=False)
-    return folder / name
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
+    return file
 
 
 def proposed(message):

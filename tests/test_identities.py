@@ -64,14 +64,9 @@ def votes(*raters, **columns):
     return pd.DataFrame(rows | {"rater": raters, "rater_kind": "human", "verdict": "a"} | columns)
 
 
-@pytest.mark.parametrize("word", PEOPLE)
-def test_an_address_a_full_name_and_an_id_of_a_platform_are_people(word):
-    assert looks_like_person(word)
-
-
-@pytest.mark.parametrize("word", NOBODY)
-def test_a_code_a_role_and_a_number_are_nobody(word):
-    assert not looks_like_person(word)
+@pytest.mark.parametrize("word", PEOPLE + NOBODY)
+def test_an_address_a_full_name_and_an_id_are_people_and_a_code_a_role_and_a_number_nobody(word):
+    assert looks_like_person(word) == (word in PEOPLE)
 
 
 @pytest.mark.parametrize(
@@ -108,22 +103,20 @@ def test_a_rater_who_is_a_person_is_a_code_that_stays_as_long_as_the_key_file(wo
         assert load_verdicts(votes(word))["rater"].tolist() != [code]
 
 
-def test_ids_stay_or_all_become_codes_on_request(keys):
+def test_ids_stay_or_all_become_codes_on_request_or_by_a_header_of_people(keys):
     rows = votes("ann@example.org", "r1", rationale=["write to ann@example.org", None])
     kept = load_verdicts(rows, keep_ids=True)
     assert kept["rater"].tolist() == ["ann@example.org", "r1"]
     assert kept["rationale"].tolist()[0] == "write to ann@example.org"
     assert not keys.exists()
-    with pytest.warns(UserWarning, match=CODED):
-        coded = load_verdicts(rows, keep_ids=False)["rater"]
-    assert coded.str.fullmatch("rater-[0-9a-f]{8}").all()
-
-
-def test_a_header_that_says_who_each_value_is_codes_them_all(keys):
-    rows = votes("u1", "u2").rename(columns={"rater": "WorkerId"})
-    with pytest.warns(UserWarning, match=CODED):
-        coded = load_verdicts(rows, columns={"WorkerId": "rater"})["rater"]
-    assert coded.str.fullmatch("rater-[0-9a-f]{8}").all()
+    header = rows.rename(columns={"rater": "WorkerId"}).assign(WorkerId=["u1", "u2"])
+    for given, options in (
+        (rows, {"keep_ids": False}),
+        (header, {"columns": {"WorkerId": "rater"}}),
+    ):
+        with pytest.warns(UserWarning, match=CODED):
+            coded = load_verdicts(given, **options)["rater"]
+        assert coded.str.fullmatch("rater-[0-9a-f]{8}").all()
 
 
 def test_a_writer_and_the_ids_made_of_an_address_are_coded_alike_in_every_table(keys):
@@ -183,12 +176,6 @@ def test_a_file_that_is_refused_leaves_no_key_behind(keys):
     assert not keys.parent.exists()
 
 
-def test_people_are_told_of_codes_once(keys, recwarn):
-    load_verdicts(votes("ann@example.org"))
-    load_verdicts(votes("ann@example.org"))
-    assert len([warning for warning in recwarn if "codes now" in str(warning.message)]) == 1
-
-
 def test_a_key_file_that_cannot_be_written_is_a_sentence(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("HEART_KEYS", str(tmp_path / "file" / "keys"))
@@ -221,15 +208,14 @@ def test_what_was_missed_is_found_and_not_shown(keys):
     ) == {"group": "texts (3 rows)"}
 
 
-def test_a_text_about_nobody_stays():
-    for text in ("in 2019, 3 of 15 said so", "Reply A wins 10-0", "version 1.2.3 is out"):
-        assert redact_contacts(text) == text
-
-
-def test_the_key_file_is_where_it_is_asked_for(monkeypatch, tmp_path):
+def test_the_key_file_is_where_it_is_asked_for_and_people_are_told_once(
+    monkeypatch, tmp_path, recwarn
+):
     monkeypatch.setenv("HEART_KEYS", str(tmp_path / "safe"))
-    with pytest.warns(UserWarning, match=str(tmp_path / "safe" / "people.csv")):
+    for _ in range(2):
         load_verdicts(votes("ann@example.org"))
+    [told] = recwarn
+    assert str(tmp_path / "safe" / "people.csv") in str(told.message)
     assert sorted(os.listdir(tmp_path / "safe")) == [".gitignore", ".people.lock", "people.csv"]
 
 
@@ -272,6 +258,9 @@ def test_an_address_that_is_spelt_out_is_redacted_like_any_other(address):
         "We met @ home. Then she left.",
         "She sat at a table. Dot came in.",
         "He is good at maths and dot products.",
+        "in 2019, 3 of 15 said so",
+        "Reply A wins 10-0",
+        "version 1.2.3 is out",
     ],
 )
 def test_words_that_an_address_may_be_spelt_with_stay(text):

@@ -1,14 +1,8 @@
-"""Ten people are planted in what a user brings, and looked for in every file that a command writes.
-
-``python tests/test_planted_identities.py FOLDER`` prints a line for each command; with ``--book``,
-of a chapter too.
-"""
+"""Ten people are planted in what a user brings, and looked for in every file that a command writes."""
 
 import contextlib
 import io
 import os
-import subprocess
-import sys
 import warnings
 import zipfile
 from pathlib import Path
@@ -17,29 +11,27 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import yaml
+from audit_case import sound_votes
+from gate_case import THETA, write_run
+from server import Provider, serving
+from study_builders import STATEMENT, small_run
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "report")]
-
-from audit_case import sound_votes  # noqa: E402
-from gate_case import THETA, write_run  # noqa: E402
-from server import Provider, serving  # noqa: E402
-from study_builders import STATEMENT, small_run  # noqa: E402
-
-from heart_collect import collect as collecting  # noqa: E402
-from heart_collect.judging.design import pair_replies  # noqa: E402
-from heart_collect.people import raters  # noqa: E402
-from heart_utils import (  # noqa: E402
+from heart_collect import collect as collecting
+from heart_collect.judging.design import pair_replies
+from heart_collect.people import raters
+from heart_utils import (
     fit_ratings,
     load_histories,
     load_replies,
     load_scores,
     load_verdicts,
     write_leaderboard,
-)  # noqa: E402
-from heart_utils.report import commands  # noqa: E402
-from heart_utils.runs import open_run  # noqa: E402
-from tools import pool, release  # noqa: E402
+)
+from heart_utils.report import commands
+from heart_utils.runs import open_run
+from tools import pool, release
+
+ROOT = Path(__file__).resolve().parents[1]
 
 PLANTED = {
     "address of a rater": "ann.planted@example.org",
@@ -298,25 +290,6 @@ def pack_run(folder: Path) -> None:
     assert pool.main(["pack", "mine", "--lab", "Lab of somebody"]) == 0
 
 
-def build_chapter(folder: Path) -> None:
-    """Run a chapter on the run, and set it as a page."""
-    executed = folder / "build" / "02.ipynb"
-    command = [
-        sys.executable,
-        "-m",
-        "papermill",
-        str(ROOT / "notebooks" / "05_who_is_preferred.ipynb"),
-        str(executed),
-    ]
-    subprocess.run(
-        [*command, "--cwd", str(ROOT / "notebooks"), "-p", "run", str(folder / "runs" / "mine")],
-        check=True,
-    )
-    subprocess.run(
-        [sys.executable, "-m", "jupyter", "nbconvert", "--to", "html", str(executed)], check=True
-    )
-
-
 COMMANDS = {
     "load_* and run.write": (load_and_write, "runs"),
     "make study's import": (import_answers, "runs"),
@@ -409,12 +382,3 @@ def test_the_search_finds_what_is_there(tmp_path):
     with zipfile.ZipFile(tmp_path / "b.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.write(tmp_path / "a.parquet", "a.parquet")
     assert [hit.split(": ")[1] for hit in hits_in(tmp_path)[1]] == ["full name of a rater"] * 2
-
-
-if __name__ == "__main__":
-    if "--book" in sys.argv:
-        COMMANDS["a chapter on the run, and its page"] = (build_chapter, "build")
-    for name, (n, found) in try_commands(
-        project(Path(sys.argv[1]).resolve()), io.StringIO()
-    ).items():
-        print(f"{name:40} {n:4} files, {len(found)} hits", *found, sep="\n    ")

@@ -183,7 +183,7 @@ def _archived(archive: bytes) -> Iterator[tuple[str, bytes]]:
         with zipfile.ZipFile(file) as zipped:
             for name in zipped.namelist():
                 if not name.endswith("/"):
-                    yield name, b"".join(unpack_part(zipped, archive, zipped.getinfo(name)))
+                    yield name, unpack_part(zipped, archive, zipped.getinfo(name))
         return
     file.seek(0)  # the look for a zip's end left it elsewhere
     with tarfile.open(fileobj=file) as tar:

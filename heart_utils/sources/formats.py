@@ -16,9 +16,10 @@ import warnings
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -54,7 +55,6 @@ MAX_LETTERS = 1_000_000  #: Characters of one cell: a book and a half.
 MAX_RATIO = 100  #: So many times its size a packed file may unpack to; logs and votes take 5 to 30.
 SMALL = 32_000_000  #: Bytes that any packed file may unpack to, however small it is.
 MAX_BYTES = 2_000_000_000  #: Bytes that no file may unpack to more than.
-CHUNK = 1_000_000
 #: Headers of Mechanical Turk's batch files that its rows end before.
 NEVER_FILLED = ("Approve", "Reject")
 #: How inspect_ai packs the parts of a log, which zipfile cannot unpack before Python 3.14.
@@ -172,48 +172,36 @@ def _without_categories(rows: pd.DataFrame) -> pd.DataFrame:
 # How much a file unpacks to
 
 
-class Allowance:
-    """So many bytes as a file may still unpack to."""
-
-    def __init__(self, file: Path, n_packed: int) -> None:
-        self.file = file
-        self.n_packed = n_packed
-        self.most = min(MAX_BYTES, max(SMALL, MAX_RATIO * n_packed))
-        self.left = self.most
-
-    def spend(self, n_bytes: int) -> None:
-        self.left -= n_bytes
-        if self.left < 0:
-            raise DataError(
-                f"{self.file}: its {self.n_packed:,} bytes unpack to more than {self.most:,}, the"
-                f" most that a file of this size may hold here. If it is really so large, unpack"
-                " it yourself and give the part that has the votes."
-            )
-
-    def gather(self, chunks: Iterable[bytes]) -> bytes:
-        pieces = []
-        for chunk in chunks:
-            self.spend(len(chunk))
-            pieces.append(chunk)
-        return b"".join(pieces)
+def _most(n_packed: int) -> int:
+    return min(MAX_BYTES, max(SMALL, MAX_RATIO * n_packed))
 
 
-def _in_chunks(stream: IO[bytes] | pa.NativeFile) -> Iterator[bytes]:
-    while chunk := stream.read(CHUNK):
-        yield chunk
+def _refuse_unpacked(file: Path, n_packed: int, n_bytes: int) -> None:
+    if n_bytes > (most := _most(n_packed)):
+        raise DataError(
+            f"{file}: its {n_packed:,} bytes unpack to more than {most:,}, the most that a file of"
+            " this size may hold here. If it is really so large, unpack it yourself and give the"
+            " part that has the votes."
+        )
 
 
-def _unpack_zstd(content: bytes) -> Iterator[bytes]:
-    return _in_chunks(pa.input_stream(pa.BufferReader(content), compression="zstd"))
+def _refuse_large_parts(file: Path, content: bytes, parts: Iterable[zipfile.ZipInfo]) -> None:
+    _refuse_unpacked(file, len(content), sum(part.file_size for part in parts))
 
 
-def unpack_part(archive: zipfile.ZipFile, content: bytes, part: zipfile.ZipInfo) -> Iterator[bytes]:
+def _open_zstd(content: bytes) -> pa.NativeFile:
+    return pa.input_stream(pa.BufferReader(content), compression="zstd")
+
+
+def unpack_part(archive: zipfile.ZipFile, content: bytes, part: zipfile.ZipInfo) -> bytes:
+    """Unpack a part of an archive, and no more of it than the archive says it has."""
     if part.compress_type != ZSTD:
-        return _in_chunks(archive.open(part))
+        return archive.read(part)
     start = part.header_offset + LOCAL_HEADER
     lengths = content[start - 4 : start]
     start += int.from_bytes(lengths[:2], "little") + int.from_bytes(lengths[2:], "little")
-    return _unpack_zstd(content[start : start + part.compress_size])
+    packed = _open_zstd(content[start : start + part.compress_size])
+    return bytes(packed.read(part.file_size))
 
 
 def _content(file: Path) -> bytes:
@@ -226,13 +214,15 @@ def _content(file: Path) -> bytes:
     content = file.read_bytes()
     try:
         if file.suffix.lower() == ".gz":
-            return Allowance(file, size).gather(_in_chunks(gzip.open(io.BytesIO(content))))
+            with gzip.open(io.BytesIO(content)) as packed:
+                content = packed.read(_most(size) + 1)
         if file.suffix.lower() == ".zst":
-            return Allowance(file, size).gather(_unpack_zstd(content))
+            content = _open_zstd(content).read(_most(size) + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(
             f"{file}: it cannot be unpacked ({error}). It may have been cut short."
         ) from None
+    _refuse_unpacked(file, size, len(content))
     return content
 
 
@@ -268,8 +258,7 @@ def _read_excel(file: Path) -> pd.DataFrame:
     content = _content(file)
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            n_bytes = sum(part.file_size for part in archive.infolist())
-        Allowance(file, len(content)).spend(n_bytes)
+            _refuse_large_parts(file, content, archive.infolist())
         sheets = read_sheets(content)
     except DataError:
         raise
@@ -470,23 +459,16 @@ def _rows_within(file: Path, content: JsonObject) -> list[JsonObject]:
     if len(arrays) == 1:
         rows: list[JsonObject] = content[arrays[0]]
         return rows
-    heads, cells = content.get("columns"), content.get("data")
-    if isinstance(heads, list) and isinstance(cells, list):  # as pandas writes with orient="split"
-        if odd := [row for row in cells if not isinstance(row, list) or len(row) != len(heads)]:
-            raise DataError(
-                f"{file}: entry {cells.index(odd[0])} of data is not as long as columns"
-                f" ({len(heads)})."
-            )
-        return [dict(zip(map(str, heads), row, strict=True)) for row in cells]
     values = list(content.values())
     numbered = values and all(str(name).isdigit() for name in content)  # with orient="index"
     if numbered and all(isinstance(row, dict) and not all(map(str.isdigit, row)) for row in values):
         return values
-    columns = [list(one.values()) if isinstance(one, dict) else one for one in values]
-    if columns and not arrays and all(isinstance(column, list) for column in columns):
-        lengths = {len(column) for column in columns}
-        if len(lengths) == 1 and lengths != {0}:
-            return [dict(zip(content, row, strict=True)) for row in zip(*columns, strict=True)]
+    split = {"columns", "data"} <= set(content)  # with orient="split"
+    with suppress(ValueError, TypeError):
+        if split:
+            return _records(content["data"], columns=content["columns"])
+        if not arrays and all(isinstance(cells, list | dict) and cells for cells in values):
+            return _records(content)
     inside = ", ".join(map(str, content)) or "nothing"
     content_type = (
         f"several arrays of objects ({', '.join(arrays)})" if arrays else "no array of objects"
@@ -495,6 +477,11 @@ def _rows_within(file: Path, content: JsonObject) -> list[JsonObject]:
         f"{file}: it is one object with {content_type}; inside are {inside}. Give the array"
         " alone, as a file or a DataFrame."
     )
+
+
+def _records(cells: Any, columns: Any = None) -> list[JsonObject]:
+    table = pd.DataFrame(cells, columns=columns, dtype=object)
+    return [{str(name): cell for name, cell in row.items()} for row in table.to_dict("records")]
 
 
 def is_whole_text(cell: object) -> bool:
@@ -559,16 +546,15 @@ def _unpack_log(file: Path) -> JsonObject:
 
 def unpack_log(content: bytes, file: Path) -> JsonObject:
     """Read an ``.eval`` file as the ``.json`` of the same log."""
-    allowance = Allowance(file, len(content))
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         parts = {part.filename: part for part in archive.infolist()}
+        _refuse_large_parts(file, content, parts.values())
         header = next((name for name in LOG_HEADERS if name in parts), None)
         if header is None:
             raise ValueError(f"it has none of {', '.join(LOG_HEADERS)}")
         samples = [name for name in parts if re.fullmatch(r"samples/.*\.json", name)]
         read = [
-            json.loads(allowance.gather(unpack_part(archive, content, parts[name])))
-            for name in [header, *samples]
+            json.loads(unpack_part(archive, content, parts[name])) for name in [header, *samples]
         ]
     return {**read[0], "samples": read[1:]}
 

@@ -33,7 +33,6 @@ from heart_utils.sources.options import (
     FileOptions,
     map_words,
     plain,
-    read_dates,
     text_of,
     word_of,
 )
@@ -117,6 +116,13 @@ class Proposal:
         if self.confirm:
             lines += ["Confirm that " + "; that ".join(self.confirm) + "."]
         return redact_message("\n".join([*lines, self.tried]).rstrip())
+
+    def to_be_checked(self) -> dict[str, Any]:
+        """Return the options, with dots for what must be filled in."""
+        options: dict[str, Any] = dict(self.options)
+        if self.assumed:
+            options["always"] = {**options["always"], **dict.fromkeys(self.assumed, "...")}
+        return options
 
     def add(self, option: str, entries: Mapping[str, Any]) -> None:
         """Add to an option what the user has not said."""
@@ -427,6 +433,8 @@ def _name_column(proposal: Proposal, column: str, names: list[str]) -> None:
         proposal.add("columns", {found[0]: column})
         if column == "verdict":
             proposal.confirm += [f"{head} is not the answer" for head in found[1:]]
+        elif column == "date":
+            proposal.confirm.append(f"{found[0]} is when each answer was given")
         elif column == "p_a":
             proposal.confirm.append(f"{found[0]} is the chance that the first of the two is better")
 
@@ -459,8 +467,6 @@ def _propose_rest(proposal: Proposal) -> None:
     if table == "verdicts":
         _propose_order(proposal)
         _propose_words(proposal)
-    if table == "verdicts" and not facts()["tools"].get(proposal.tool, {}).get("form"):
-        _propose_date(proposal)
     for column, names in facts()["kept"].items() if table == "verdicts" else ():
         for head in proposal.find(names)[:1] if column not in known else ():
             keep = f"(columns={{{head!r}: {column!r}}} keeps it)"
@@ -523,16 +529,6 @@ def kind_of(word: str) -> str:
     if re.search(facts()["persons"], word, re.IGNORECASE):
         return "human"
     return "model" if _looks_like_judge(word) else ""
-
-
-def _propose_date(proposal: Proposal) -> None:
-    if "date" in proposal.known():
-        return
-    for head in proposal.find(facts()["dates"])[:1]:
-        cells = proposal.rows[head].dropna().head(200)
-        if len(cells) and read_dates(cells).notna().all():
-            proposal.add("columns", {head: "date"})
-            proposal.confirm.append(f"{head} is when each answer was given")
 
 
 def _propose_order(proposal: Proposal) -> None:

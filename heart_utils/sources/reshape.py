@@ -495,17 +495,21 @@ def _refuse_spellings(rows: pd.DataFrame, faults: list[str]) -> None:
             )
 
 
+def _sides_named(rows: pd.DataFrame, cells: pd.Series, words: tuple[str, ...]) -> pd.Series:
+    """Take a responder's name for the word of its side."""
+    for word, column in zip(words, SIDES, strict=False):
+        named = cells.astype(object).eq(rows[column].astype(object)) & ~cells.isin(words)
+        cells = cells.mask(named, word)
+    return cells
+
+
 def _read_verdicts(rows: pd.DataFrame, head: str, faults: list[str]) -> list[Any]:
     """Take a responder's name for its side; refuse other words."""
     cells = rows["verdict"]
     if (strange := cells.notna() & ~cells.isin(VERDICTS)).any() and set(SIDES) <= set(rows):
         names = set(rows["responder_a"].dropna()) | set(rows["responder_b"].dropna())
         if not names & {*VERDICTS}:  # where somebody is called `a`, a name could be a side
-            for side, column in zip(("a", "b"), SIDES, strict=True):
-                cells = cells.mask(
-                    strange & cells.astype(object).eq(rows[column].astype(object)), side
-                )
-            rows["verdict"] = cells
+            rows["verdict"] = cells = _sides_named(rows, cells, VERDICTS)
             strange = cells.notna() & ~cells.isin(VERDICTS)
         third = strange & cells.isin(list(names))
         if third.any():
@@ -542,10 +546,7 @@ def _read_orders(rows: pd.DataFrame, faults: list[str]) -> list[Any]:
     if "order" not in rows or not set(SIDES) <= set(rows):
         return []
     cells = map_words(rows["order"], lambda cell: None if word_of(cell) == "" else cell)
-    for order, column in zip(ORDERS, SIDES, strict=True):
-        named = cells.astype(object).eq(rows[column].astype(object)) & ~cells.isin(ORDERS)
-        cells = cells.mask(named, order)
-    rows["order"] = cells
+    rows["order"] = cells = _sides_named(rows, cells, ORDERS)
     strange = cells.notna() & ~cells.isin(ORDERS)
     if strange.any():
         words = [show_answer("order", str(word)) for word in cells[strange].unique()[:4]]

@@ -12,7 +12,6 @@ import pytest
 from data.make import fetch as public
 from heart_utils.runs import Run, find_root, may_publish, open_run
 from heart_utils.sources.catalogue import SOURCES
-from heart_utils.tables import DataError
 
 FOLDER = find_root() / "data" / "public"
 BATCHES = {"welivita": 200, "resort": 22, "reflections": 14}
@@ -219,16 +218,6 @@ def test_the_status_lists_each_study_once_with_its_state_and_a_reason_where_it_i
         for line, state in zip(lines, states, strict=False)
         if state in ("wanted", "unreachable")
     )
-
-
-@pytest.mark.mirror
-def test_a_set_whose_checksum_is_unknown_is_damaged_and_not_derived(mirror, tmp_path, monkeypatch):
-    monkeypatch.setenv("HEART_DATA_MIRROR", str(tmp_path))
-    (tmp_path / "recipients").mkdir()
-    for file in (mirror / "recipients").glob("*.csv"):
-        (tmp_path / "recipients" / file.name).write_bytes(file.read_bytes() + b"\n")
-    with pytest.raises(DataError, match=r"perceived_empathy_self_ratings\.csv is damaged"):
-        public.derive("recipients")
 
 
 def test_a_study_that_is_wanted_says_why_there_is_no_loader(capsys):

@@ -5,7 +5,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data.make.strategy_results import load_strategy_turns, score_labels, train_coder
+from data.make.strategy_results import (
+    load_strategy_turns,
+    score_labels,
+    strategy_results,
+    train_coder,
+)
+from heart_utils.runs import find_root
 
 
 def make_labels(rng, n=400):
@@ -85,38 +91,10 @@ def test_turns_are_counted_and_heart_items_are_marked(mirror):
 
 
 @pytest.mark.mirror
-def test_the_coder_beats_bayes_on_words(mirror, rng):
-    """Beside it: complement naive Bayes on the same turns, the stronger of the classical ones tried
-    in a line or two."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.metrics import f1_score
-    from sklearn.naive_bayes import ComplementNB
-    from sklearn.pipeline import make_pipeline
-
-    turns = load_strategy_turns()
-    learn, calibrate, test = (
-        turns[(turns["split"] == "train") & ~turns["in_heart"]],
-        turns[(turns["split"] == "valid") & ~turns["in_heart"]],
-        turns[turns["split"] == "test"],
-    )
-    coder = train_coder(learn, calibrate)
-    labels = pd.DataFrame(
-        {
-            "given": test["strategy"],
-            "found": coder.label(test["text"]),
-            "dialogue_id": test["dialogue_id"],
-        }
-    )
-    scores = score_labels(labels, rng=rng, n_resamples=200)
-    bayes = make_pipeline(
-        TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True), ComplementNB()
-    )
-    found = bayes.fit(learn["text"], learn["strategy"]).predict(test["text"])
-    assert scores.loc["macro_f1", "value"] > f1_score(test["strategy"], found, average="macro")
-    # what neural systems published for the harder task, the next strategy
-    assert scores.loc["macro_f1", "ci_low"] > 0.2668
-    shares = coder.probabilities(test["text"]).mean() - test["strategy"].value_counts(
-        normalize=True
-    )
-    # calibrated on other dialogues, so shares over people's turns hold
-    assert shares.abs().max() < 0.03
+@pytest.mark.slow
+def test_the_tables_of_the_learned_coder_are_those_that_esconv_gives(mirror):
+    for name, table in strategy_results(load_strategy_turns()).items():
+        shipped = pd.read_csv(find_root() / "data" / "esconv" / f"{name}.csv")
+        # files hold six decimals
+        loosely = {"rtol": 1e-4, "atol": 5e-6, "check_dtype": False, "check_names": False}
+        pd.testing.assert_frame_equal(shipped, table.reset_index(drop=True), **loosely)

@@ -4,13 +4,12 @@ message or file."""
 import io
 import json
 import logging
-from dataclasses import replace
+from functools import partial
 
 import pandas as pd
 import pytest
-from source_builders import know, mentalalign_files, mirrored, refused, serving, write
+from source_builders import mentalalign_files, mirrored, refused, write
 
-from data.make.download import fetch_data
 from data.make.official import PUBLISHED, derive
 from heart_collect.people.assignment import StudyError
 from heart_collect.people.exports import read_answers
@@ -50,7 +49,7 @@ def with_private_columns(name: str, content: bytes) -> bytes:
     middle."""
     kind = name.rpartition(".")[2]
     if kind in ("csv", "xlsx"):
-        read = {"csv": pd.read_csv, "xlsx": pd.read_excel}[kind]
+        read = {"csv": pd.read_csv, "xlsx": partial(pd.read_excel, engine="calamine")}[kind]
         rows = read(io.BytesIO(content), dtype=str, keep_default_na=False)
         for place, (head, value) in enumerate(PRIVATE.items()):
             rows.insert(place * rows.shape[1] // len(PRIVATE), head, value)
@@ -137,26 +136,3 @@ def test_answers_from_elsewhere_are_refused_by_the_names_of_their_columns(tmp_pa
     with pytest.raises(StudyError, match="unknown Email Address") as caught:
         read_answers(tmp_path / "votes.csv")
     assert not [value for value in PRIVATE.values() if value in str(caught.value)]
-
-
-def test_labels_alone_are_kept_of_mt_bench_as_it_is_served(monkeypatch, tmp_path):
-    vote = {
-        "judge": "expert_1",
-        "model_a": "x",
-        "model_b": "y",
-        "question_id": 81,
-        "turn": 1,
-        "winner": "tie",
-    }
-    served = io.BytesIO()
-    pd.DataFrame([{**PRIVATE, **vote, "conversation_a": "secret"}]).to_parquet(served)
-    kept = (json.dumps(vote, separators=(",", ":")) + "\n").encode()
-    monkeypatch.delenv("HEART_DATA_MIRROR", raising=False)
-    monkeypatch.setenv("HEART_DATA_CACHE", str(tmp_path))
-    with serving({"/human.parquet": served.getvalue()}) as (address, _):
-        know(
-            monkeypatch,
-            replace(SOURCES["mtbench"], address=address),
-            {"human.jsonl": ("human.parquet", "labels", kept)},
-        )
-        assert fetch_data("mtbench")["human.jsonl"].read_bytes() == kept

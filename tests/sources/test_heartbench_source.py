@@ -6,7 +6,7 @@ import json
 import pandas as pd
 import pytest
 
-from heart_utils.runs import find_root, may_publish, strictest_licence
+from heart_utils.runs import find_root, may_publish
 from heart_utils.sources.catalogue import find_source
 from heart_utils.sources.heart import load_rubric_items
 from heart_utils.sources.heartbench import load_question_histories, load_questions
@@ -32,28 +32,10 @@ def test_a_rubric_of_ones_own_is_read(tmp_path):
     file = write(tmp_path, LINE)
     questions = load_questions(file)
     assert questions[["item", "ability", "points"]].to_numpy().tolist() == [["Q1-01", "warmth", 3]]
-    assert load_question_histories(file)["turns"][0] == [
-        {"speaker": "seeker", "text": "Nobody asked how I am."}
-    ]
-
-
-def test_a_text_may_hold_another_line_break_and_a_file_a_mark_before_its_first(tmp_path):
-    said = {**LINE, "dialogue": [{"role": "A", "content": "Nobody asked.\u2028Nobody."}]}
-    (tmp_path / "mine.jsonl").write_text(
-        "\ufeff" + json.dumps(said, ensure_ascii=False) + "\n\n", encoding="utf-8"
-    )
-    assert (
-        load_question_histories(tmp_path / "mine.jsonl")["turns"][0][0]["text"]
-        == "Nobody asked.\u2028Nobody."
-    )
-
-
-def test_a_file_in_another_encoding_says_what_to_do(tmp_path):
-    (tmp_path / "mine.jsonl").write_bytes(
-        json.dumps(LINE).replace("cares", "sorgt, fühlt").encode("latin-1")
-    )
-    with pytest.warns(UserWarning, match="mine.jsonl: line 1 is not UTF-8 .*save it as UTF-8"):
-        load_questions(tmp_path / "mine.jsonl")
+    turns = [{"speaker": "seeker", "text": "Nobody asked how I am."}]
+    told = {"source": "mine", "licence": "none stated", "turns": turns}
+    assert load_question_histories(file)[list(told)].to_dict("records") == [told]
+    assert not may_publish(find_source("heartbench").licence)
 
 
 BAD = {
@@ -80,11 +62,6 @@ def test_a_bad_file_names_the_line(tmp_path, message):
         load_questions(write(tmp_path, *BAD[message]))
 
 
-def test_a_file_that_is_not_there_says_so(tmp_path):
-    with pytest.raises(DataError, match="there is no such file"):
-        load_questions(tmp_path / "none.jsonl")
-
-
 def test_names_are_unique_in_both_languages():
     names = pd.read_csv(find_root() / "data" / "heartbench" / "names.csv")
     assert not names.duplicated(["kind", "zh"]).any()
@@ -95,18 +72,6 @@ def test_names_are_unique_in_both_languages():
         "dimension": 5,
         "scene": 5,
     }
-
-
-def test_the_licence_keeps_texts_off_published_pages():
-    licence = find_source("heartbench").licence
-    assert licence == "Apache-2.0, research and model evaluation only"
-    assert not may_publish(licence)
-    assert strictest_licence(["CC-BY-NC-4.0", licence, "Apache-2.0"]) == licence
-
-
-def test_a_file_of_ones_own_has_no_stated_licence_and_its_own_name(tmp_path):
-    histories = load_question_histories(write(tmp_path, LINE))
-    assert histories[["source", "licence"]].to_numpy().tolist() == [["mine", "none stated"]]
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,11 @@ import itertools
 import re
 import shutil
 from collections import Counter, defaultdict
-from statistics import mean, stdev
+from statistics import mean
 
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 
 from data.make.conversations import CONVERSATIONS, two_way_error
 from data.make.official import derive
@@ -66,26 +65,6 @@ def test_waiting_within_client_and_counsellor_is_what_taking_means_away_in_turn_
     assert row["value"] == pytest.approx(slope * np.log(2), abs=2e-5)
     assert row["se"] == pytest.approx(error * np.log(2), rel=0.005)
     assert row["value"] == pytest.approx(-0.24, abs=0.005)
-
-
-@pytest.mark.mirror
-def test_scores_by_waiting_time_are_means_of_fifths_that_a_loop_makes(mirror, shipped):
-    sessions = [
-        (float(row["lat_med"]), float(row["score"]))
-        for row in read_rows(mirror, "kokorochat/sessions.csv")
-    ]
-    ends = np.quantile([wait for wait, _ in sessions], [0.2, 0.4, 0.6, 0.8])
-    fifths = defaultdict(list)
-    for wait, score in sessions:
-        fifths[sum(wait > end for end in ends)].append(score)
-    table = shipped["kokorochat"].query("quantity == 'mean by wait'")
-    assert table["n"].tolist() == [len(fifths[k]) for k in range(5)]
-    assert table["value"].tolist() == pytest.approx([mean(fifths[k]) for k in range(5)])
-    ranks = [stats.rankdata([pair[k] for pair in sessions]) for k in (0, 1)]
-    rank = estimate(shipped["kokorochat"], "rank correlation", "counsellor's wait", "score")[
-        "value"
-    ]
-    assert rank == pytest.approx(np.corrcoef(ranks)[0, 1], abs=1e-6)
 
 
 @pytest.mark.mirror
@@ -144,22 +123,6 @@ def test_the_intraclass_correlation_of_experts_is_shrout_and_fleiss(mirror, ship
     assert (round(single, 2), round(same_strictness, 2), round(of_four, 2)) == (0.13, 0.23, 0.54)
 
 
-@pytest.mark.mirror
-def test_warm_less_cold_is_welchs_difference(mirror, shipped):
-    told = defaultdict(list)
-    for row in read_rows(mirror, "relationship_seeking/attachment.csv"):
-        if row["study_id"] == "longitudinal" and row["week"] == "w4" and float(row["multiplier"]):
-            told[float(row["multiplier"]) > 0].append(float(row["separation_distress"]))
-    warm, cold = told[True], told[False]
-    row = estimate(
-        shipped["relationship_seeking"], "warm less cold", "week 4", "separation_distress"
-    )
-    assert row["value"] == pytest.approx(mean(warm) - mean(cold))
-    assert row["se"] == pytest.approx(
-        (stdev(warm) ** 2 / len(warm) + stdev(cold) ** 2 / len(cold)) ** 0.5, abs=1e-5
-    )
-
-
 def test_the_printed_leaderboard_of_sage_follows_from_its_rows(shipped):
     printed = pd.read_csv(find_root() / "data" / "published" / "sage_board.csv").dropna(
         subset="responder"
@@ -204,37 +167,6 @@ def test_rows_of_people_are_the_numbers_of_the_file_and_nobodys_ids(mirror, ship
         "can_ai_relate": r"clinician_[12]",
     }.items():
         assert all(re.fullmatch(form, rater) for rater in shipped[name]["rater"].unique())
-
-
-@pytest.mark.mirror
-def test_reflections_are_compared_within_one_reader_and_context(mirror, shipped):
-    given = defaultdict(lambda: defaultdict(list))
-    for row in read_rows(mirror, "reflections/annotations.csv"):
-        answer = row["coherent_and_context_consistent"] == "Yes"
-        given[row["annotator"], row["annomi_dialogue_id"]][row["reflection_source"]].append(answer)
-    wins = Counter()
-    for (reader, _), by_author in given.items():
-        for therapist, model in itertools.product(by_author["Human"], by_author["GPT-3"]):
-            wins[reader.split()[0], (model > therapist) - (model < therapist)] += 1
-    for readers, stratum in {"Expert": "expert", "Layperson": "lay"}.items():
-        rows = shipped["reflections"].query(f"stratum == '{stratum}' and responder_b == 'gpt-3'")
-        assert rows[["n_a", "n_tie", "n_b"]].sum().tolist() == [
-            wins[readers, way] for way in (-1, 0, 1)
-        ]
-
-
-@pytest.mark.mirror
-def test_a_reply_that_a_clinician_did_not_score_is_abstained(mirror, shipped):
-    rows = read_rows(mirror, "can_ai_relate/scores.csv")
-    absent = shipped["can_ai_relate"]["state"] == "abstained"
-    assert absent.sum() == sum(row["score"] == "" for row in rows) == 54
-    assert shipped["can_ai_relate"].loc[absent, "score"].isna().all()
-    assert shipped["can_ai_relate"].drop_duplicates("reply_id")[
-        "responder"
-    ].value_counts().to_dict() == {
-        "gpt-4": 28,
-        "peer": 22,
-    }
 
 
 # Bad input

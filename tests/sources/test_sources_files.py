@@ -16,9 +16,18 @@ from source_builders import holds, refused, write
 
 from heart_utils.ratings.ratings import fit_ratings
 from heart_utils.runs import find_root
+from heart_utils.sources.catalogue import DataUnavailableError
 from heart_utils.sources.defaults import DEFAULTS
-from heart_utils.sources.load import load_histories, load_replies, load_scores, load_verdicts
-from heart_utils.tables import TABLES, DataError
+from heart_utils.sources.heart import flag_reply
+from heart_utils.sources.load import (
+    load_conversations,
+    load_histories,
+    load_replies,
+    load_responders,
+    load_scores,
+    load_verdicts,
+)
+from heart_utils.tables import ENDS, TABLES, DataError, check_table
 
 TURNS = [{"speaker": "seeker", "text": "The flat is empty — naïve of me."}]
 ANSWERED = [*TURNS, {"speaker": "supporter", "text": "Oh?"}]
@@ -361,11 +370,11 @@ def test_options_that_fit_nothing_are_named_with_what_may_be_meant(rows, options
 
 def test_a_table_with_a_column_for_each_rater_becomes_a_row_for_each_answer():
     columns, words = {"ann": "verdict", "Ben": "verdict"}, {"A": "a", "B": "b"}
-    rows = load_verdicts(WIDE, columns=columns, words=words, always=BY_RATER)
+    with pytest.warns(UserWarning, match="1 blank cells, taken as not asked"):
+        rows = load_verdicts(WIDE, columns=columns, words=words, always=BY_RATER)
     holds(
         rows, {"won": "x y tie", "history_id": ["c1", "c2", "c1"], "rater": ["Ann", "Ann", "Ben"]}
     )
-    assert rows.attrs["notes"] == {"blank cells, taken as not asked": 1}
 
 
 def test_an_excel_file_is_read_as_a_csv_would_be(tmp_path):
@@ -406,3 +415,101 @@ def test_the_sample_comes_through_the_same_door():
     assert all(turns[-1]["speaker"] == "seeker" for turns in sample["turns"])
     by_path = load_histories(find_root() / "data" / "sample" / "histories.jsonl")
     pd.testing.assert_frame_equal(by_path, sample)
+
+
+def test_strict_sets_without_a_mirror_say_what_to_do(monkeypatch, tmp_path):
+    monkeypatch.delenv("HEART_DATA_MIRROR", raising=False)
+    monkeypatch.setenv("HEART_DATA_CACHE", str(tmp_path))
+    for name in ("heart", "esconv"):
+        with pytest.raises(DataUnavailableError, match="make data NAME=esconv"):
+            load_histories(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "before", "after", "flags"),
+    [
+        ("Hi! What is on your mind?", 0, 9, ["greeting"]),
+        ("Good, how are you?", 0, 9, ["greeting"]),
+        ("Hey, that sounds hard.", 3, 9, []),
+        ("I see. Tell me more.", 0, 9, []),
+        ("Take care of yourself when you can.", 9, 1, []),
+        ("Take care!", 9, 1, ["closing"]),
+        ("Goodnight, and good luck.", 9, 0, ["closing"]),
+        ("Try to get a good night's sleep.", 9, 0, []),
+        ("Have a wonderful evening!", 2, 9, []),
+        ("Well. " + "word " * 40, 3, 3, ["over_40_words"]),
+        ("word " * 40, 3, 3, []),
+    ],
+)
+def test_greetings_closings_and_long_replies_are_flagged_by_rule(text, before, after, flags):
+    assert flag_reply(text, n_before=before, n_after=after) == flags
+
+
+def test_the_samples_reference_replies_are_not_human():
+    found = load_replies("sample")
+    assert set(found["history_id"]) == set(load_histories("sample")["history_id"])
+    assert load_responders("sample").set_index("responder").loc[
+        found["responder"].unique(), "responder_kind"
+    ].tolist() == ["reference"]
+
+
+# Whole conversations: what a file must say, and what keeps one from being judged
+
+SAID = [
+    {"speaker": "supporter", "text": "What happened?"},
+    {"speaker": "seeker", "text": "She left."},
+]
+
+
+def mine(**columns):
+    rows = pd.DataFrame({"history_id": "h", "responder": ["ann", "bot"], "seeker": "s1"})
+    return rows.assign(turns=[SAID, SAID * 2]).assign(**columns)
+
+
+def test_a_conversation_is_named_by_start_seeker_responder_and_repeat():
+    loaded = load_conversations(mine(repeat=[0, 2]))
+    assert loaded["conversation_id"].tolist() == ["h--s1--ann", "h--s1--bot--r2"]
+    assert loaded["history_id"].tolist() == ["h--s1"] * 2  # of one start and one seeker
+    assert loaded[["start_id", "dialogue_id"]].to_numpy().tolist() == [["h", "h"]] * 2
+    assert loaded["n_exchanges"].tolist() == [1, 2]
+
+
+def test_a_file_may_hold_turns_as_json(tmp_path):
+    rows = mine()
+    rows.assign(turns=rows["turns"].map(json.dumps)).to_csv(tmp_path / "mine.csv", index=False)
+    assert load_conversations(tmp_path / "mine.csv")["n_exchanges"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"n_exchanges": [1, 7]}, "came in half is not judged; row 1 has '7 and turns with 2'"),
+        ({"turns": [SAID, []]}, "an exchange where the state is valid; row 1"),
+        ({"turns": [SAID, SAID[:1]]}, "an exchange where the state is valid; row 1"),
+        ({"turns": [SAID, [{"speaker": "bot", "text": "x"}]]}, "turn 0 is spoken by 'bot'"),
+        ({"turns": [SAID, [{"speaker": "seeker", "text": " "}]]}, "turn 0 has no text"),
+        ({"stop_reason": "repeated", "state": "valid"}, "the state that its end means"),
+        ({"stop_reason": "bored"}, "expected one of length, seeker_ended"),
+        ({"stop_reason": "length", "stopped_by": "seeker"}, "nobody where no turn was the reason"),
+        ({"call_ids": [["c"] * 9, []]}, "a call a turn"),
+        ({"responder": "ann"}, "conversation_id"),
+    ],
+)
+def test_what_is_no_whole_conversation_is_named(change, said):
+    rows = mine(**{name: cell for name, cell in change.items() if name != "turns"})
+    with pytest.raises(DataError, match=said):
+        load_conversations(rows.assign(turns=change.get("turns", rows["turns"])))
+
+
+@pytest.mark.parametrize(("reason", "state"), ENDS.items())
+def test_an_end_means_a_state_and_only_two_ends_are_valid(reason, state):
+    loaded = load_conversations(mine(stop_reason=reason))
+    assert set(loaded["state"]) == {state}
+    assert (state == "valid") == (reason in ("length", "seeker_ended"))
+
+
+def test_conversations_stay_themselves_through_a_file(tmp_path):
+    loaded = load_conversations(mine(call_ids=[["c1", None], ["c1", None, "c3", "c4"]]))
+    loaded.to_parquet(tmp_path / "c.parquet")
+    again = check_table("conversations", pd.read_parquet(tmp_path / "c.parquet"))
+    pd.testing.assert_frame_equal(again, loaded)

@@ -2,7 +2,7 @@ import pandas as pd
 import pytest
 
 from heart_utils.runs import find_root
-from heart_utils.sources.load import load_histories, load_replies, load_responders
+from heart_utils.sources.load import load_histories, load_replies
 
 pytestmark = pytest.mark.mirror
 
@@ -87,23 +87,14 @@ def test_the_damaged_texts_are_whole_again(heart):
 
 
 def test_roles_are_swapped_by_parity_in_152_of_280_and_20_of_20(heart):
-    parity = ("seeker", "supporter")
-    swaps = heart["turns"].map(
-        lambda turns: any(turn["speaker"] != parity[n % 2] for n, turn in enumerate(turns))
-    )
-    swapped = swaps.groupby(heart["slice"]).sum().to_dict()
-    assert (swapped["standard"], swapped["adversarial"]) == (152, 20)
+    def swapped(turns):
+        parity = ("seeker", "supporter")
+        return any(turn["speaker"] != parity[n % 2] for n, turn in enumerate(turns))
 
-
-def test_adversarial_histories_start_with_the_supporter_and_end_with_the_seeker(heart):
-    adversarial = heart[heart["slice"] == "adversarial"]
-    assert {(turns[0]["speaker"], turns[-1]["speaker"]) for turns in adversarial["turns"]} == {
-        ("supporter", "seeker")
-    }
-    assert adversarial["licence"].unique().tolist() == ["none stated"]
-    assert heart.loc[heart["slice"] != "adversarial", "licence"].unique().tolist() == [
-        "CC-BY-NC-4.0"
-    ]
+    by_slice = heart["turns"].map(swapped).groupby(heart["slice"]).sum()
+    assert by_slice[["standard", "adversarial"]].tolist() == [152, 20]
+    licences = heart.groupby(heart["slice"] == "adversarial")["licence"].unique().map(list)
+    assert licences.to_dict() == {False: ["CC-BY-NC-4.0"], True: ["none stated"]}
 
 
 def test_twins_are_linked_both_ways_share_a_dialogue_and_have_as_many_seeker_turns(heart):
@@ -141,14 +132,6 @@ def test_a_true_next_turn_answers_every_history_that_has_one(heart, replies, esc
         }
     assert replies["responder"].unique().tolist() == ["esconv-supporter"]
     assert not replies["history_id"].str.startswith("heart-adv").any()
-
-
-def test_the_supporter_is_human_and_named_for_what_they_were():
-    row = load_responders("heart").iloc[0]
-    assert row[["responder", "responder_kind"]].tolist() == ["esconv-supporter", "human"]
-    assert (
-        row["model"] == "ESConv crowd supporter, unconstrained, from dialogues kept as successful"
-    )
 
 
 def test_esconv_has_1300_dialogues_with_strategies_and_the_seekers_scores(esconv):

@@ -1,12 +1,10 @@
-import time
-
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heart_utils.sources.pairs import scores_to_verdicts
+from heart_utils.sources.load import scores_to_verdicts
 from heart_utils.tables import DataError, check_table
 
 
@@ -166,42 +164,6 @@ def test_loops_find_the_same_pairs_whatever_is_missing_and_in_whatever_order(cel
         (tuple(row) for row in found.where(found.notna(), None).itertuples(index=False)), key=str
     )
     assert fast == by_hand(table)
-
-
-def test_a_million_and_a_half_pairs_take_seconds_not_minutes(rng):
-    """1,000 conversations, ten replies, seven attributes, five raters (simulated): 2 s of a
-    processor when written."""
-    index = pd.MultiIndex.from_product([range(1000), range(10), range(1), range(5)]).to_frame(
-        index=False
-    )
-    history, responder = "h" + index[0].astype(str), "m" + index[1].astype(str)
-    table = pd.DataFrame(
-        {
-            "history_id": history,
-            "responder": responder,
-            "rater": "r" + index[3].astype(str),
-            "dimension": "d",
-        }
-    )
-    table = table.assign(
-        score=rng.integers(1, 6, len(table)),
-        state="valid",
-        item=None,
-        protocol="likert",
-        group=None,
-    )
-    table = table.assign(
-        reply_id=history + responder,
-        dialogue_id=history,
-        rater_kind="human",
-        simulated=True,
-        call_id=None,
-    )
-    table["flags"] = [[] for _ in range(len(table))]
-    start = time.process_time()
-    found = scores_to_verdicts(table)
-    assert len(found) == 1000 * 45 * 5
-    assert time.process_time() - start < 30
 
 
 def test_a_pair_with_one_simulated_score_is_simulated():

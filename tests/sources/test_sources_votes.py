@@ -12,8 +12,12 @@ from source_builders import mentalalign_cell, mentalalign_files, mirrored
 from data.make import mentalalign as mentalalign_module
 from data.make.mentalalign import ATTRIBUTES, find_blocks
 from data.make.official import PUBLISHED, derive
-from heart_utils.sources.load import load_responders, load_scores, load_verdicts
-from heart_utils.sources.pairs import scores_to_verdicts
+from heart_utils.sources.load import (
+    load_responders,
+    load_scores,
+    load_verdicts,
+    scores_to_verdicts,
+)
 from heart_utils.tables import RESPONDER_KINDS, DataError, check_table
 
 # MT-Bench ---------------------------------------------------------------------------------------
@@ -94,35 +98,13 @@ def test_the_counts_of_mtbench_follow_from_the_files(mirror):
     """The counts that the dataset's card and the paper give, and one repeated vote found here."""
     votes = load_verdicts("mtbench")
     people = votes[votes["rater_kind"] == "human"]
-    assert len(people) == 3355
-    assert people["rater"].nunique() == 65
-    assert people["pair_id"].nunique() == 1814
-    assert len(votes) - len(people) == 2400
+    assert votes["rater_kind"].value_counts().to_dict() == {"human": 3355, "model": 2400}
+    assert people[["rater", "pair_id"]].nunique().tolist() == [65, 1814]
     assert (votes["state"] == "inconsistent").sum() == 380
     assert people.loc[people["repeat"] > 0, "rater"].tolist() == ["author_0"]
-    assert people["rater"].str.partition("_")[0].value_counts().to_dict() == {
-        "expert": 2668,
-        "author": 687,
-    }
-    assert (load_verdicts("mtbench")["rater_kind"] == "model").sum() == 2400
+    by_kind = people["rater"].str.partition("_")[0].value_counts().to_dict()
+    assert by_kind == {"expert": 2668, "author": 687}
     assert not votes["simulated"].any()
-
-
-@pytest.mark.mirror
-def test_nobodys_wins_are_lost_when_sides_are_turned(mirror):
-    votes = load_verdicts("mtbench")
-    raw = pd.concat(
-        pd.read_json(mirror / "mtbench_human" / name, lines=True)
-        for name in ("human.jsonl", "gpt4_pair.jsonl")
-    )
-    for model in load_responders("mtbench")["responder"]:
-        ours = ((votes["responder_a"] == model) & (votes["verdict"] == "a")) | (
-            (votes["responder_b"] == model) & (votes["verdict"] == "b")
-        )
-        theirs = ((raw["model_a"] == model) & (raw["winner"] == "model_a")) | (
-            (raw["model_b"] == model) & (raw["winner"] == "model_b")
-        )
-        assert ours.sum() == theirs.sum() > 0
 
 
 # MentalAlign ------------------------------------------------------------------------------------
@@ -363,25 +345,6 @@ def test_every_trap_of_mentalalign_is_counted(real):
     }
     assert len(real) == 5 * 1000 * 10 * 7
     assert real.loc[real["state"] == "valid", "score"].between(1, 5).all()
-
-
-@pytest.mark.mirror
-def test_people_agree_with_the_judges_one_row_up_where_the_files_are_out_of_step(real, published):
-    """The reason to join by question: less each responder's mean, r is .26 to .43 by question and
-    .08 to .10 by row."""
-
-    def agreement(scores, rows):
-        wide = scores.pivot_table(
-            index=["history_id", "responder", "dimension"], columns="rater", values="score"
-        )
-        less = wide - wide.groupby(["responder", "dimension"]).transform("mean")
-        there = less[less.index.get_level_values("history_id").isin(rows)]
-        return [there["clinicians"].corr(there[rater]) for rater in there if rater != "clinicians"]
-
-    by_question = [f"mentalalign-{row:04d}" for row in (164, *range(501, 510))]
-    by_row = [f"mentalalign-{row:04d}" for row in (165, *range(502, 511))]
-    assert min(agreement(real, by_question)) > 0.25
-    assert max(agreement(published, by_row)) < 0.12
 
 
 @pytest.mark.mirror
