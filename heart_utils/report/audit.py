@@ -326,8 +326,8 @@ class _Sheet:
 
     def own_family(self, judge: str) -> Array:
         """1 where a alone is of the judge's family, -1 where b is, else 0."""
-        of_a, of_b = (self.joined[side].map(_family_of).eq(_family_of(judge)) for side in SIDES)
-        return of_a.to_numpy(float) - of_b.to_numpy(float)
+        of_a, of_b = (_are_of(judge, self.joined[side]).astype(float) for side in SIDES)
+        return of_a - of_b
 
     @cached_property
     def agreement(self) -> pd.DataFrame:
@@ -764,6 +764,12 @@ def _family_of(name: str) -> str:
     return found.group() if found else name
 
 
+def _are_of(judge: str, names: pd.Series) -> NDArray[np.bool_]:
+    """Tell which of a million names are of a judge's family; each is read once."""
+    own = [name for name in names.unique() if _family_of(name) == _family_of(judge)]
+    return names.isin(own).to_numpy()
+
+
 def _family(sheet: _Sheet) -> Iterator[Finding]:
     """Whether a judge favours its own family more than others' votes lead to expect."""
     others = "people" if sheet.people.any() else "other judges"
@@ -794,8 +800,7 @@ def _family(sheet: _Sheet) -> Iterator[Finding]:
 
 def _beside_judges(sheet: _Sheet, judge: str, error: float) -> tuple[str, str]:
     """Compare with judges of other families, who may share a taste people lack."""
-    families = sheet.joined["rater"].map(_family_of)
-    others = sheet.asked(~sheet.people & families.ne(_family_of(judge)).to_numpy()) - 0.5
+    others = sheet.asked(~sheet.people & ~_are_of(judge, sheet.joined["rater"])) - 0.5
     own, kept = sheet.own_family(judge), sheet.of(judge) & ~np.isnan(others)
     if not sheet.people.any() or sheet.n_dialogues(kept & (own != 0)) < ENOUGH_PAIRS:
         return "unsupported", ""
