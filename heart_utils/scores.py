@@ -99,20 +99,22 @@ def average_scores(
         low, high = interval_ends(
             mean, replicates, n_clusters, ci_level, least=scale[0], most=scale[1]
         )
-    columns_of = {
-        "score": mean,
-        "ci_low": low,
-        "ci_high": high,
-        "ci_level": ci_level if n_resamples else np.nan,
-        "n_scores": count.sum(axis=0).astype(int),
-    }
-    table = pd.DataFrame(columns_of, index=cells).rename_axis(["responder", "dimension"])
-    table["n_left_out"] = (
-        scores.groupby(["responder", "dimension"]).size().reindex(table.index) - table["n_scores"]
+    n_scores = count.sum(axis=0).astype(int)
+    table = pd.DataFrame(
+        {
+            "score": mean,
+            "ci_low": low,
+            "ci_high": high,
+            "ci_level": ci_level if n_resamples else np.nan,
+            "n_scores": n_scores,
+            "n_left_out": scores.groupby(["responder", "dimension"]).size().reindex(cells)
+            - n_scores,
+            "n_clusters": n_clusters,
+            "provisional": n_clusters < ENOUGH_CLUSTERS,
+        },
+        index=cells,
     )
-    return table.assign(
-        n_clusters=n_clusters, provisional=n_clusters < ENOUGH_CLUSTERS
-    ).reset_index()
+    return table.rename_axis(["responder", "dimension"]).reset_index()
 
 
 def weigh_scores(means: pd.DataFrame, weights: Mapping[str, float]) -> pd.DataFrame:
@@ -281,28 +283,26 @@ def pairs_against_scores(
         if group.empty:
             continue
         decided, n_dialogues = group["agree"] != 0, group["dialogue_id"].nunique()
-        row = {
-            "rater": rater,
-            "dimension": dimension,
-            "n_pairs": len(group),
-            "n_without_scores": len(every) - len(group),
-        }
-        ties = (float((group[column] == 0).mean()) for column in ("by_pair", "by_score"))
-        row |= dict(zip(("pairs_undecided", "scores_tied"), ties, strict=True))
-        row |= {
-            "n_decided": int(decided.sum()),
-            "agree": np.nan,
-            "ci_low": np.nan,
-            "ci_high": np.nan,
-        }
-        if decided.any():
-            row["agree"] = float((group["agree"] > 0).sum() / decided.sum())
+        low = high = np.nan
         if decided.any() and n_resamples and n_dialogues > 1:
             share = share_ci(group["agree"] > 0, decided, cluster=group["dialogue_id"], rng=rng,
                              n_resamples=n_resamples, ci_level=ci_level)  # fmt: skip
-            row |= {"ci_low": share.ci_low, "ci_high": share.ci_high}
+            low, high = share.ci_low, share.ci_high
         rows.append(
-            row | {"n_dialogues": n_dialogues, "provisional": n_dialogues < ENOUGH_CLUSTERS}
+            {
+                "rater": rater,
+                "dimension": dimension,
+                "n_pairs": len(group),
+                "n_without_scores": len(every) - len(group),
+                "pairs_undecided": (group["by_pair"] == 0).mean(),
+                "scores_tied": (group["by_score"] == 0).mean(),
+                "n_decided": decided.sum(),
+                "agree": (group.loc[decided, "agree"] > 0).mean(),
+                "ci_low": low,
+                "ci_high": high,
+                "n_dialogues": n_dialogues,
+                "provisional": n_dialogues < ENOUGH_CLUSTERS,
+            }
         )
     return pd.DataFrame(rows)
 
@@ -405,22 +405,16 @@ def calibrate_scores(
             constant[held] = group["people"][~held].mean()
             curves.append(_curve(str(rater), str(dimension), number, levels, curve))
         raw, better = group["score"] - group["people"], group["calibrated"] - group["people"]
-        counts = {
-            "n_left_out": int(left_out.get((rater, dimension), 0)),
-            "n_folds": len(np.unique(folds)),
-        }
-        errors = {
-            "rmse_raw": _rms(raw),
-            "rmse_calibrated": _rms(better),
-            "rmse_mean": _rms(constant - group["people"]),
-        }
         tables.append(
             {
                 "rater": rater,
                 "dimension": dimension,
                 "n": len(group),
-                **counts,
-                **errors,
+                "n_left_out": left_out.get((rater, dimension), 0),
+                "n_folds": len(np.unique(folds)),
+                "rmse_raw": _rms(raw),
+                "rmse_calibrated": _rms(better),
+                "rmse_mean": _rms(constant - group["people"]),
                 "bias_raw": raw.mean(),
                 "bias_calibrated": better.mean(),
             }
