@@ -326,8 +326,8 @@ class _Sheet:
 
     def own_family(self, judge: str) -> Array:
         """1 where a alone is of the judge's family, -1 where b is, else 0."""
-        of_a, of_b = (_are_of(judge, self.joined[side]).astype(float) for side in SIDES)
-        return of_a - of_b
+        of_a, of_b = (_are_of(judge, self.joined[side]) for side in SIDES)
+        return of_a.astype(np.float64) - of_b
 
     @cached_property
     def agreement(self) -> pd.DataFrame:
