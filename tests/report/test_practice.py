@@ -1,5 +1,6 @@
 """Conversations to read and to practise on, as pages."""
 
+import itertools
 import json
 from html import unescape
 
@@ -17,39 +18,20 @@ KINDS = {"hand": "human", "engine": "model", "draft": "reference"}
 
 def run_of(n=6, **texts):
     """Make the tables of a small run: three responders, all pairs, one judge in both orders."""
-    told = pd.concat(
-        [
-            histories(history_id=f"h{k}", dialogue_id=f"d{k}", problem=f"trouble {k}")
-            for k in range(n)
-        ]
-    )
+    places = [{"history_id": f"h{k}", "dialogue_id": f"d{k}"} for k in range(n)]
+    told = pd.concat([histories(**place, problem=f"trouble {k}") for k, place in enumerate(places)])
     words = {"hand": "I am here.", "engine": "As a model.", "draft": "Drafted."} | texts
-    replies = pd.DataFrame(
-        [
-            {
-                "reply_id": f"h{k}-{who}",
-                "history_id": f"h{k}",
-                "responder": who,
-                "text": text,
-                "state": "valid",
-            }
-            for k in range(n)
-            for who, text in words.items()
-        ]
-    )
-    names = sorted(words)
-    pairs = [(k, one, other) for k in range(n) for one in names for other in names if one < other]
+    rows = [(f"h{k}-{who}", f"h{k}", who, text) for k in range(n) for who, text in words.items()]
+    replies = pd.DataFrame(rows, columns=["reply_id", "history_id", "responder", "text"])
+    pairs = [(k, *pair) for k in range(n) for pair in itertools.combinations(sorted(words), 2)]
     said = verdicts(
         [(f"d{k}", one, other, "a", "judge") for k, one, other in pairs], rater_kind="model"
     )
     said = said.assign(history_id=[f"h{k}" for k, _, _ in pairs])
     both = pd.concat([said, said.assign(order="ba", verdict="b")], ignore_index=True)
-    comparisons = said.assign(
-        reply_a=[f"h{k}-{one}" for k, one, _ in pairs],
-        reply_b=[f"h{k}-{other}" for k, _, other in pairs],
-    )
+    sides = {f"reply_{side}": said["history_id"] + "-" + said[f"responder_{side}"] for side in "ab"}
     responders = pd.DataFrame([{"responder": who, "responder_kind": KINDS[who]} for who in words])
-    return told, replies, comparisons, both, responders
+    return [told, replies.assign(state="valid"), said.assign(**sides), both, responders]
 
 
 NAMES = ("histories", "replies", "comparisons", "verdicts", "responders")
@@ -66,27 +48,20 @@ def page(tables, licences=("CC0-1.0",), **options):
     return made._repr_html_()
 
 
-def test_markup_in_a_reply_a_problem_or_a_caution_is_shown_as_text():
-    tables = run_of(hand=ATTACK)
+def test_markup_and_marks_in_a_reply_a_problem_or_a_caution_are_shown_as_text():
+    tables = run_of(hand=f"{ATTACK}Fine \u202eyrros")
     tables[0]["problem"] = ATTACK
     html = page(tables, cautions={"judge": ATTACK})
     assert html.count("<script>") == 1  # the page's own
     assert "<img" not in html
     assert "&lt;script&gt;alert" in html
+    assert "Fine [U+202E]yrros" in html
 
 
 def test_a_conversation_whose_trouble_nobody_named_is_not_about_nan():
     tables = run_of()
     tables[0]["problem"] = None
-    html = page(tables)
-    assert "conversations are about: a trouble that nobody has named." in html
-    assert "nan" not in html.replace("announ", "")
-
-
-def test_marks_that_turn_a_text_round_are_shown():
-    html = page(run_of(hand="Fine \u202eyrros"))
-    assert "Fine [U+202E]yrros" in html
-    assert "\u202e" not in html
+    assert "conversations are about: a trouble that nobody has named." in page(tables)
 
 
 @pytest.mark.parametrize(
@@ -154,18 +129,10 @@ def test_a_reply_named_on_one_side_is_the_one_that_the_verdict_means():
         )
 
 
-def test_failures_are_told_by_their_state_and_people_are_counted():
-    tables = list(run_of(1))
+def test_failures_are_told_by_their_state():
+    tables = run_of(1)
     tables[3] = tables[3].assign(state="refused", verdict=None)
-    people = pd.concat(
-        [tables[3].query("order == 'ab'").assign(rater=f"p{k}", rater_kind="human", state="valid", verdict=vote)
-         for k, vote in enumerate(["a", "a", "tie"])]
-    )  # fmt: skip
-    tables[3] = pd.concat([tables[3], people])
-    html = page(tables)
-    assert "refused with Reply" in html
-    assert "People (3), overall" in html
-    assert ", 1 neither" in html
+    assert "refused with Reply" in page(tables)
 
 
 def test_simulated_verdicts_say_so():
@@ -181,19 +148,21 @@ def test_a_run_without_words_says_so():
 
 
 def test_people_who_judged_a_pair_are_counted_in_terms_of_the_sides_of_the_page():
-    tables = list(run_of(1, draft=None))
+    tables = run_of(1, draft=None)
     tables[1] = tables[1].dropna(subset="text")
     asked = tables[3].query("order == 'ab' and responder_a == 'engine'")
     people = [
         asked.assign(rater=f"p{k}", rater_kind="human", verdict=vote)
         for k, vote in enumerate(["a", "a", "tie", "b", "a"])
     ]
-    simulated = asked.assign(rater="drawn", rater_kind="human", simulated=True, verdict="b")
+    simulated = people[0].assign(rater="drawn", simulated=True, verdict="b")
     tables[3] = pd.concat([tables[3], *people, simulated]).fillna({"simulated": False})
     article = page(tables).split("<article ")[1]
     counts = json.loads(unescape(article.split('data-people="')[1].split('"')[0]))
-    first = "a" if 'data-a="engine' in article else "b"
-    assert counts == {first: 3, "tie": 1, {"a": "b", "b": "a"}[first]: 1}
+    first, second = "ab" if 'data-a="engine' in article else "ba"
+    assert counts == {first: 3, "tie": 1, second: 1}
+    assert "People (6), overall" in article
+    assert ", 1 neither" in article
 
 
 def test_two_probes_are_never_compared():
@@ -206,7 +175,7 @@ def test_two_probes_are_never_compared():
 
 
 def test_what_two_replies_differ_in_is_told_and_that_nobody_judged_them():
-    tables = list(run_of(2))
+    tables = run_of(2)
     tables[3] = tables[3].head(0)
     html = page(tables, differs={"hand": "next to the draft, <nothing> more."})
     assert "next to the draft, &lt;nothing&gt; more." in html
@@ -214,25 +183,16 @@ def test_what_two_replies_differ_in_is_told_and_that_nobody_judged_them():
     assert html.count('data-people="{}"') == 2
 
 
-def test_markup_in_a_turn_a_reply_or_a_label_is_shown_as_text():
-    history = histories(turns=[[{"speaker": "seeker", "text": ATTACK}]]).iloc[0]
-    html = read_conversation(history, {ATTACK: ATTACK}, who_wrote=ATTACK)._repr_html_()
+def test_markup_and_marks_in_a_turn_a_reply_or_a_label_are_shown_as_text():
+    turns = [{"speaker": "seeker", "text": f"{ATTACK}a \u202eb\u202c\x00"}]
+    replies = {f"{ATTACK}\u2067model": f"{ATTACK}c\u2066"}
+    history = histories(turns=[turns]).iloc[0]
+    html = read_conversation(history, replies, who_wrote=ATTACK)._repr_html_()
     assert "<script" not in html
     assert "<img" not in html
     assert html.count("&lt;script&gt;") == 4
-
-
-def test_marks_that_turn_a_text_round_and_controls_are_shown():
-    row = {
-        "history_id": "h",
-        "licence": "CC0-1.0",
-        "turns": [{"speaker": "seeker", "text": "a \u202eb\u202c\x00"}],
-    }
-    html = read_conversation(row, {"\u2067model": "c\u2066"}, who_wrote="a test")._repr_html_()
-    assert "a [U+202E]b[U+202C][U+0000]" in html
-    assert "[U+2067]model" in html
-    assert "c[U+2066]" in html
-    assert not set("\u202e\u202c\x00\u2067\u2066") & set(html)
+    for shown in ("a [U+202E]b[U+202C][U+0000]", "[U+2067]model", "c[U+2066]"):
+        assert shown in html
 
 
 def test_words_that_may_not_be_published_are_refused_by_name():

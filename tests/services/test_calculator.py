@@ -31,16 +31,17 @@ AROUND = {
 
 
 @pytest.fixture(scope="module")
-def calculate(chromium):
+def scripts(chromium):
+    """A page with the calculator's scripts and nothing else."""
     page = chromium.new_page()
     for name in ("calculator_data", "calculator"):
         page.add_script_tag(path=ROOT / "book" / "style" / f"{name}.js")
-    yield lambda asked: page.evaluate("(asked) => StudyCalculator.plan(asked)", AROUND | asked)
+    yield page
     page.close()
 
 
 def cases():
-    """Grid points, and sixty designs drawn between them."""
+    """Grid points, and thirty designs drawn between them."""
     at_grid = {
         "responders": 17,
         "dialogues": 280,
@@ -54,7 +55,7 @@ def cases():
     yield at_grid | {"rater_sd": 0.0, "dialogue_sd": 0.0, "ties": 0.0}
     yield at_grid | {"dialogues": 2, "responders": 2, "pairs": 1, "votes": 1, "load": 1000}
     rng = np.random.default_rng(20261123)
-    for _ in range(60):
+    for _ in range(30):
         size = int(rng.integers(2, 31))
         yield {
             "responders": size,
@@ -72,123 +73,90 @@ def compare(found, design, power):
     for name, n_contrasts in (("board", None), ("named", 1)):
         [planned] = plan_study([design], power=power, n_contrasts=n_contrasts).to_dict("records")
         if planned["why"]:
-            assert found[name]["why"].startswith("not reckoned") == planned["why"].startswith(
-                "not reckoned"
-            ), design
+            reckoned = found[name]["why"].startswith("not reckoned")
+            assert reckoned == planned["why"].startswith("not reckoned"), design
             continue
-        assert found[name]["points"] == pytest.approx(planned["gap_points"], rel=0.01), design
         parts = {part: planned[part] for part in ("verdicts", "dialogues", "raters")}
+        assert found[name]["points"] == pytest.approx(planned["gap_points"], rel=0.01), design
         assert found[name]["parts"] == pytest.approx(parts, abs=0.01), design
 
 
 @pytest.mark.parametrize("power", [0.8, 0.9])
-def test_gaps_people_hours_and_cost_are_those_of_python(calculate, power):
-    for asked in cases():
-        found = calculate(asked | {"power": str(power), "judges": [[2.5, 10.0], [3.0, 15.0]]})
-        size = {
-            "n_dialogues": asked["dialogues"],
-            "n_responders": asked["responders"],
-            "pairs": asked["pairs"],
-        }
-        differ = {
-            "dialogue_sd": asked["dialogue_sd"],
-            "rater_sd": asked["rater_sd"],
-            "tie_share": asked["ties"],
-        }
-        load = asked.get("load", AROUND["load"])
-        pay = {"load": load, "seconds_each": 60, "minutes_around": 10, "pay_per_hour": 12}
+def test_gaps_people_hours_and_cost_are_those_of_python(scripts, power):
+    for case in cases():
+        asked = AROUND | case | {"power": str(power), "judges": [[2.5, 10.0], [3.0, 15.0]]}
+        found = scripts.evaluate("(asked) => StudyCalculator.plan(asked)", asked)
+        people, judges = found["people"], found["judges"]
         n_pairs = asked["dialogues"] * asked["pairs"]
+        design = {"n_dialogues": asked["dialogues"], "n_responders": asked["responders"]}
+        design |= {name: asked[name] for name in ("pairs", "dialogue_sd", "rater_sd")}
+        design["tie_share"] = asked["ties"]
+        pay = {"load": asked["load"], "seconds_each": 60, "minutes_around": 10, "pay_per_hour": 12}
         [cost] = study_cost(n_pairs, raters_per_pair=[asked["votes"]], **pay).to_dict("records")
-        people = found["people"]
-        expected = [cost[name] for name in ("verdicts", "raters", "minutes_each", "hours", "cost")]
-        assert [
-            people[name] for name in ("verdicts", "raters", "minutes", "hours", "cost")
-        ] == pytest.approx(expected)
-        compare(
-            people, Design(**size, votes=asked["votes"], n_raters=cost["raters"], **differ), power
-        )
-        compare(found["judges"], Design(**size, votes=2, n_raters=2, **differ), power)
-        # Two orders, 1,000 tokens in and 500 out: by hand.
-        assert found["judges"]["cost"] == pytest.approx(
-            n_pairs * 2 * ((2.5 + 5.0) + (3.0 + 7.5)) / 1000
-        )
+        told = [people[name] for name in ("verdicts", "raters", "minutes", "hours", "cost")]
+        names = ("verdicts", "raters", "minutes_each", "hours", "cost")
+        assert told == pytest.approx([cost[name] for name in names])
+        compare(people, Design(**design, votes=asked["votes"], n_raters=cost["raters"]), power)
+        compare(judges, Design(**design, votes=2, n_raters=2), power)
+        # two orders, 1,000 tokens in and 500 out: by hand
+        by_hand = n_pairs * 2 * ((2.5 + 5.0) + (3.0 + 7.5)) / 1000
+        assert judges["cost"] == pytest.approx(by_hand)
 
 
-def test_reliability_and_the_cheapest_design_are_those_of_python(chromium):
-    page = chromium.new_page()
-    for name in ("calculator_data", "calculator"):
-        page.add_script_tag(path=ROOT / "book" / "style" / f"{name}.js")
+def test_reliability_and_the_cheapest_design_are_those_of_python(scripts):
     rng = np.random.default_rng(20261123)
+    code = (
+        "([what, party, asked]) => ['predict', 'cheapest'].map((name) => "
+        "ReliabilityCalculator[name](STUDY_GRID.scored[what][party], asked))"
+    )
     n_checked = 0
     for what, party, scores in published_scores():
         parts = variance_components(scores)
         for same in (True, False) if parts.n_raters > 1 else (True,):
             n, m = int(rng.integers(2, 300)), int(rng.integers(1, parts.n_raters + 1))
-            wanted, costs = (
-                rng.uniform(0.4, 0.95),
-                dict(zip(("cost_dialogue", "cost_rating"), rng.uniform(0, 3, 2), strict=True)),
-            )
+            wanted = rng.uniform(0.4, 0.95)
+            costs = dict(zip(("cost_dialogue", "cost_rating"), rng.uniform(0, 3, 2), strict=True))
             asked = {"dialogues": n, "raters": m, "same": same, "wanted": wanted, **costs}
-            found, best = page.evaluate(
-                "([what, party, asked]) => ['predict', 'cheapest'].map((name) => "
-                "ReliabilityCalculator[name](STUDY_GRID.scored[what][party], asked))",
-                [what, party, asked],
-            )
+            found, best = scripts.evaluate(code, [what, party, asked])
             for name, absolute in (("relative", False), ("absolute", True)):
-                assert found[name] == pytest.approx(
-                    parts.reliability(n, m, same_raters=same, absolute=absolute), abs=1e-4
-                )
+                expected = parts.reliability(n, m, same_raters=same, absolute=absolute)
+                assert found[name] == pytest.approx(expected, abs=1e-4)
+            limits = {"reliability": wanted, "same_raters": same, "most_raters": 20}
             try:
-                plan = cheapest_design(
-                    parts, reliability=wanted, same_raters=same, most_raters=20, **costs
-                ).iloc[0]
+                plan = cheapest_design(parts, **limits, **costs).iloc[0]
             except ValueError:
                 assert best is None, (what, party, asked)
             else:
                 assert best["cost"] == pytest.approx(plan["cost"], rel=0.01), (what, party, asked)
             n_checked += 1
-    page.close()
     assert n_checked == 24  # 16 tables, and 8 with raters to choose others from
 
 
-def test_studies_of_conversations_are_those_of_python(chromium):
-    page = chromium.new_page()
-    for name in ("calculator_data", "calculator"):
-        page.add_script_tag(path=ROOT / "book" / "style" / f"{name}.js")
+def test_studies_of_conversations_are_those_of_python(scripts):
     rng = np.random.default_rng(34)
+    code = (
+        "([what, asked]) => ConversationCalculator.plan("
+        "STUDY_GRID.conversations[what].variance, asked)"
+    )
+    costs = ConversationCosts(start=1.5, turn=0.01, judging=0.2, turns=9)
     for what, (parts, _) in conversation_components().items():
         inner = {facet for name in parts.index for facet in name.split(":")}
-        for _ in range(15):
+        for _ in range(8):
             asked = {"starts": int(rng.integers(5, 400)), "responders": int(rng.integers(2, 12))}
             asked |= {name: int(rng.integers(1, 7)) for name in ("seekers", "repeats", "raters")}
             asked |= {f"{name}s": 1 for name in ("seeker", "rater") if name not in inner}
             asked |= {"turns": 9, "cost_start": 1.5, "cost_turn": 0.01, "cost_judging": 0.2}
             asked |= {"power": "0.8", "fixed": bool(rng.integers(2))}
-            found = page.evaluate(
-                "([what, asked]) => ConversationCalculator.plan("
-                "STUDY_GRID.conversations[what].variance, asked)",
-                [what, asked],
-            )
+            found = scripts.evaluate(code, [what, asked])
             fixed = ["seeker", "rater"] if asked["fixed"] else []
             sizes = {"dialogue": asked["starts"], "repeat": asked["repeats"]}
             sizes |= {name: asked[f"{name}s"] for name in ("seeker", "rater") if name in inner}
             error, df = difference_error(parts, sizes, fixed=fixed)
             assert found["error"] == pytest.approx(error, rel=1e-4), (what, asked)
-            [plan] = plan_conversations(
-                parts,
-                budget=found["cost"],
-                n_responders=asked["responders"],
-                seekers=[asked["seekers"]],
-                repeats=[asked["repeats"]],
-                raters=[asked["raters"]],
-                fixed=fixed,
-                costs=ConversationCosts(
-                    start=asked["cost_start"],
-                    turn=asked["cost_turn"],
-                    judging=asked["cost_judging"],
-                    turns=9,
-                ),
-            ).to_dict("records")
+            design = {name: [asked[name]] for name in ("seekers", "repeats", "raters")}
+            design |= {"budget": found["cost"], "n_responders": asked["responders"]}
+            plans = plan_conversations(parts, **design, fixed=fixed, costs=costs)
+            [plan] = plans.to_dict("records")
             assert plan["n_starts"] == asked["starts"]
             assert plan["n_conversations"] == found["conversations"]
             if np.isnan(df):
@@ -196,7 +164,6 @@ def test_studies_of_conversations_are_those_of_python(chromium):
             else:  # the quantiles bend most where there are few degrees of freedom
                 rel = 0.01 if df > 5 else 0.1
                 assert found["gap"] == pytest.approx(plan["smallest_gap"], rel=rel), (what, asked)
-    page.close()
 
 
 @pytest.fixture
@@ -210,21 +177,20 @@ def page(chromium):
 
 
 def test_the_page_answers_what_python_on_it_prints_and_follows_a_change(page):
-    assert page.locator("[data-row=board] td").first.inner_text().startswith("108 points")
-    assert page.locator("[data-row=raters] td").first.inner_text() == "100"
-    assert page.locator("[data-row=cost] td").first.inner_text() == "800"
-    assert page.locator("[data-row=relative] td").all_inner_texts() == ["0.91", "0.87 with 1 rater"]
+    def row(name):
+        return page.locator(f"[data-row={name}] td").all_inner_texts()
+
+    assert [row(name)[0] for name in ("raters", "cost")] == ["100", "800"]
+    assert row("board")[0].startswith("108 points")
+    assert row("relative") == ["0.91", "0.87 with 1 rater"]
     page.get_by_label("Raters of each reply").fill("4")
-    assert page.locator("[data-row=relative] td").last.inner_text() == "0.89 with 4 raters"
-    assert (
-        page.locator("[data-row=cheapest] td").last.inner_text()
-        == "22 dialogues with 4 raters, cost 119"
-    )
+    assert row("relative")[-1] == "0.89 with 4 raters"
+    assert row("cheapest")[-1] == "22 dialogues with 4 raters, cost 119"
     page.get_by_label("Dialogues", exact=True).fill("400")
-    assert page.locator("[data-row=verdicts] td").first.inner_text() == "12,000"
+    assert row("verdicts")[0] == "12,000"
     for tick in page.locator("[type=checkbox]").all():
         tick.uncheck()
-    assert page.locator("[data-row=board] td").last.inner_text() == "–"
+    assert row("board")[-1] == "–"
 
 
 def test_the_page_says_which_field_cannot_be_and_keeps_the_last_answer(page):
@@ -233,9 +199,7 @@ def test_the_page_says_which_field_cannot_be_and_keeps_the_last_answer(page):
     assert page.locator("[data-row=raters] td").first.inner_text() == "100"
 
 
-def test_without_scripts_the_page_says_what_to_run(chromium):
-    if not PAGE.is_file():
-        pytest.skip("needs book: run `make book`")
+def test_without_scripts_the_page_says_what_to_run(chromium, page):
     context = chromium.new_context(java_script_enabled=False)
     opened = context.new_page()
     opened.goto(PAGE.as_uri())
