@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -38,6 +39,7 @@ from heart_utils.ratings.verdicts import (
     need_cluster,
     won_by_a,
 )
+from heart_utils.report import fill_page
 from heart_utils.sources.guess import looks_like_model
 from heart_utils.sources.options import read_dates
 
@@ -61,23 +63,6 @@ HEADLINES = {
 
 ERROR = 0.05
 """Chance that a check raises an alarm about sound votes."""
-
-EXPLAINED = {
-    "kinds": "adapt-files",
-    "reading": "can-the-judges-be-trusted",
-    "doubled": "adapt-files",
-    "board": "who-is-preferred",
-    "dialogues": "what-a-study-can-tell",
-    "carried": "the-raters",
-    "ties": "who-is-preferred",
-    "names": "do-judges-agree",
-    "people": "do-judges-agree",
-    "length": "can-the-judges-be-trusted",
-    "family": "can-the-judges-be-trusted",
-    "drift": "can-the-judges-be-trusted",
-    "gap": "what-a-study-can-tell",
-}
-"""Check -> the label of the page of the book that explains it."""
 
 PAGES = {
     "the-raters": ("chapter 4, How are people asked?", "notebooks/04_the_raters.ipynb"),
@@ -148,17 +133,23 @@ class Audit:
         return next((level for level in ALARMS if level in levels), "sound")
 
     def __str__(self) -> str:
-        lines = [HEADLINES[self.outcome]]
-        lines += [", ".join(f"{name}: {number:,}" for name, number in self.counts.items())]
-        for level, heading in LEVELS.items():
-            rows = self.findings[self.findings["level"] == level]
-            lines += ["", f"{heading}:"] if len(rows) else []
-            for row in rows.to_dict("records"):
-                where = f" (see {PAGES[row['page']][0].split(',')[0]})" if level != "sound" else ""
-                lines.append(f"- {row['sentence']} {row['collect']}".rstrip() + where)
-        for name, board in self.boards.items():
-            lines += ["", f"Leaderboard, {name}:", str(board)]
-        return "\n".join(lines)
+        return self.fill("audit.txt").rstrip()
+
+    def fill(self, page: str, **more: Any) -> str:
+        """Fill ``audit.txt``, ``audit.md`` or ``audit.html`` with the findings, by level."""
+        by_level = dict(list(self.findings.groupby("level")))
+        return fill_page(
+            page,
+            audit=self,
+            headline=HEADLINES[self.outcome],
+            parts={
+                heading: by_level[level].to_dict("records")
+                for level, heading in LEVELS.items()
+                if level in by_level
+            },
+            names={label: name for label, (name, _) in PAGES.items()},
+            **more,
+        )
 
 
 def audit_votes(
@@ -207,10 +198,11 @@ def audit_votes(
     if votes.empty:
         raise RatingsError("There is no vote to audit.")
     sheet = _Sheet(votes, replies, smallest_gap, n_resamples, rng)
-    found = [(name, one) for name, check in CHECKS.items() for one in check(sheet)]
+    found = [(name, one) for name, (check, _) in CHECKS.items() for one in check(sheet)]
     found += _in_one_dimension(sheet, {name for name, one in found if one.level in ALARMS})
-    findings = pd.DataFrame([{"check": name, **vars(one)} for name, one in found])
-    findings["page"] = findings["check"].map(EXPLAINED)
+    findings = pd.DataFrame(
+        [{"check": name, **vars(one), "page": CHECKS[name][1]} for name, one in found]
+    )
     ranks = findings["level"].map(list(LEVELS).index)
     findings = findings.loc[ranks.sort_values(kind="stable").index].reset_index(drop=True)
     return Audit(findings, sheet.boards, sheet.counts, sheet.agreement, is_simulated(votes))
@@ -351,7 +343,7 @@ def _in_one_dimension(sheet: _Sheet, named: set[str]) -> Iterator[tuple[str, Fin
         votes = sheet.rows[sheet.rows["dimension"].eq(dimension)]
         part = replace(sheet, votes=votes, error=ERROR / len(dimensions), boards={})
         for name in (name for name in OF_JUDGES if name not in named):
-            for finding in CHECKS[name](part):
+            for finding in CHECKS[name][0](part):
                 if finding.level in ALARMS:
                     sentence = finding.sentence.removeprefix(f"{dimension}: ")
                     yield name, replace(finding, sentence=f"{dimension}: {sentence}")
@@ -924,19 +916,20 @@ def _gap(sheet: _Sheet) -> Iterator[Finding]:
         )
 
 
-CHECKS: dict[str, Callable[[_Sheet], Iterator[Finding]]] = {
-    "kinds": _kinds,
-    "reading": _reading,
-    "doubled": _doubled,
-    "board": _board,
-    "dialogues": _dialogues,
-    "carried": _carried,
-    "ties": _ties,
-    "names": _names_alone,
-    "people": _people,
-    "length": _length,
-    "family": _family,
-    "drift": _drift,
-    "gap": _gap,
+CHECKS: dict[str, tuple[Callable[[_Sheet], Iterator[Finding]], str]] = {
+    "kinds": (_kinds, "adapt-files"),
+    "reading": (_reading, "can-the-judges-be-trusted"),
+    "doubled": (_doubled, "adapt-files"),
+    "board": (_board, "who-is-preferred"),
+    "dialogues": (_dialogues, "what-a-study-can-tell"),
+    "carried": (_carried, "the-raters"),
+    "ties": (_ties, "who-is-preferred"),
+    "names": (_names_alone, "do-judges-agree"),
+    "people": (_people, "do-judges-agree"),
+    "length": (_length, "can-the-judges-be-trusted"),
+    "family": (_family, "can-the-judges-be-trusted"),
+    "drift": (_drift, "can-the-judges-be-trusted"),
+    "gap": (_gap, "what-a-study-can-tell"),
 }
+"""Check -> what it asks of votes, and the label of the page of the book that explains it."""
 OF_JUDGES = ("reading", "length", "family", "drift")  #: Asked of all dimensions at once.

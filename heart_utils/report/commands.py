@@ -40,7 +40,7 @@ from heart_utils.judges import NOT_CALIBRATED
 from heart_utils.ratings.verdicts import combine_orders, is_simulated
 from heart_utils.replies.conversations import seekers_in_words
 from heart_utils.report import WORDS, fill_page
-from heart_utils.report.audit import HEADLINES, LEVELS, PAGES, Audit, audit_votes
+from heart_utils.report.audit import PAGES, Audit, audit_votes
 from heart_utils.report.calibration import (
     LEAST_LABELS,
     CalibrationRecord,
@@ -502,23 +502,12 @@ def _svg(figure: Figure, salt: str) -> Markup:
 def report_audit(audit: Audit, name: str) -> str:
     """Fill ``audit.html`` (its figures need matplotlib) or ``audit.md``."""
     refuse_identities({"the audit": audit.findings}, {}, known=known_people())
-    by_level = dict(list(audit.findings.groupby("level")))
-    parts = [
-        (heading, by_level[level].to_dict("records"))
-        for level, heading in LEVELS.items()
-        if level in by_level
-    ]
     drawn = audit.boards if name.endswith(".html") else {}
-    return fill_page(
+    return audit.fill(
         name,
-        title="What these votes can support",
-        headline=HEADLINES[audit.outcome],
-        audit=audit,
-        parts=parts,
         figures={board: _board_figure(audit, board) for board in drawn},
-        words={board: _board_in_words(audit, board) for board in audit.boards},
+        words={board: _board_in_words(audit, board) for board in drawn},
         md=as_markdown,
-        names={label: name for label, (name, _) in PAGES.items()},
         links=addresses(),
     )
 

@@ -43,7 +43,7 @@ def alarms(audit):
 def levels_of(votes, check, replies=None):
     """Ask one check of votes, after the leaderboards; a judge's also of each dimension alone."""
     sheet = _Sheet(votes, replies, 50.0, 50, None)
-    found = [list(CHECKS[name](sheet)) for name in ("board", check)][1]
+    found = [list(CHECKS[name][0](sheet)) for name in ("board", check)][1]
     if check in OF_JUDGES:
         found += [one for _, one in _in_one_dimension(sheet, {*OF_JUDGES} - {check})]
     return [one.level for one in found]
@@ -134,7 +134,7 @@ def test_a_judge_that_changed_on_the_same_pairs_is_named():
     votes = asked_again(rng, 60)
     late = votes["date"].eq("2026-03-01") & votes["responder_a"].eq("gpt-4")
     votes["verdict"] = votes["verdict"].mask(late & (rng.random(len(votes)) < 0.5), "b")
-    found = list(CHECKS["drift"](_Sheet(votes, None, 50.0, 50, None)))
+    found = list(CHECKS["drift"][0](_Sheet(votes, None, 50.0, 50, None)))
     assert all(one.level == "unsupported" for one in found)
     assert all("same pairs" in one.sentence for one in found)
 
@@ -303,7 +303,7 @@ def test_votes_on_one_dialogue_of_three_count_as_few(votes):
     """One dialogue has 37 % of all votes and 59 the rest: 1 / (.37^2 + .63^2 / 59) = 7."""
     third = np.random.default_rng(1).random(len(votes)) < 1 / 3
     spoilt = votes.assign(dialogue_id=votes["dialogue_id"].mask(third, "h0"))
-    [found] = CHECKS["dialogues"](_Sheet(spoilt, None, 50.0, 50, None))
+    [found] = CHECKS["dialogues"][0](_Sheet(spoilt, None, 50.0, 50, None))
     assert found.level == "unsupported"
     assert "as much as 7 equal ones" in found.sentence
 
