@@ -6,6 +6,8 @@ import runpy
 import signal
 import sys
 
+from _pytest.assertion.rewrite import AssertionRewritingHook
+
 from heart_collect.calls.engine import ask_all
 from heart_collect.calls.ledger import open_ledger
 from heart_collect.calls.models import Model, Request
@@ -48,5 +50,7 @@ def _run_module(module, arguments, out, umask):
     sys.stdout = sys.stderr = os.fdopen(1, "w", buffering=1, closefd=False)
     os.umask(umask)
     sys.argv = [module, *arguments]
-    sys.modules.pop(module, None)  # as `python -m` finds it
+    # as `python -m` finds it: pytest's importer of tests gives no code to run
+    sys.modules.pop(module, None)
+    sys.meta_path = [one for one in sys.meta_path if not isinstance(one, AssertionRewritingHook)]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
