@@ -109,8 +109,6 @@ class Provider:
     batches: dict = field(default_factory=dict)
     in_flight: int = 0
     most_in_flight: int = 0
-    per_s: float = 0.0  # if any, requests that come faster are turned away with 429
-    free_at: float = 0.0
     # room for so many requests, which is full again in so many seconds; told in headers
     bucket: tuple | None = None
     filled: float = 0.0
@@ -128,11 +126,6 @@ class Provider:
         assert {*self.script, *self.faults} <= {*FAULTS, None}  # a misspelt fault would be none
         if self.script:
             return self.script.pop(0)
-        if self.per_s:
-            if self.free_at > time.monotonic():
-                return "429"
-            # a burst of a tenth of a second
-            self.free_at = max(self.free_at, time.monotonic() - 0.1) + 1 / self.per_s
         if self.bucket:
             room, full_s = self.bucket
             at = time.monotonic()

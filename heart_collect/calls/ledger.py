@@ -14,11 +14,11 @@ import secrets
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache, wraps
+from functools import cached_property, lru_cache, wraps
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -209,8 +209,6 @@ class Ledger:
         # gets a line of JSON for each call that ends: never what was asked or answered
         self.log: Path | None = None
         self._heard: dict[str, tuple[float, float, float]] = {}
-        # key -> the key under which the same is recorded
-        self._other_keys: dict[str, str] | None = None
         # keys whose claims may have been committed although they failed
         self._unsure: set[str] = set()
 
@@ -235,16 +233,9 @@ class Ledger:
 
     def find(self, keys: Sequence[str]) -> dict[str, Call]:
         """Look up calls, without those only claimed; damage is an error."""
-        recorded = self._find(keys)
-        others = self._recorded_under(key for key in keys if key not in recorded)
-        if others:
-            calls_there = self._find(list(others.values()))
-            recorded |= {
-                key: calls_there[other] for key, other in others.items() if other in calls_there
-            }
-        return recorded
+        return self._under_any_spelling(keys, self._find)
 
-    def _find(self, keys: Sequence[str]) -> dict[str, Call]:
+    def _find(self, keys: Sequence[str] | None) -> dict[str, Call]:
         unpack, recorded = zstandard.ZstdDecompressor(), {}
         columns = [calls.c[name] for name in ("key", "answer", "digest", "finished_at", *SEALED)]
         for key, answer, digest, finished_at, *rest in self.rows(
@@ -264,18 +255,19 @@ class Ledger:
             recorded[key] = call
         return recorded
 
-    def _recorded_under(self, keys: Iterable[str]) -> dict[str, str]:
-        keys = list(keys)
-        if keys and self._other_keys is None:
-            self._other_keys = self._spell_otherwise()
-        return {
-            key: self._other_keys[key]
-            for key in keys
-            if self._other_keys and key in self._other_keys
-        }
+    def _under_any_spelling(
+        self, keys: Sequence[str] | None, look_up: Callable[[Sequence[str] | None], dict[str, T]]
+    ) -> dict[str, T]:
+        """Look up keys, and those not found under other spellings of their model's address."""
+        found = look_up(keys)
+        left = [key for key in keys or () if key not in found]
+        others = {key: self._other_keys[key] for key in left if key in self._other_keys}
+        there = look_up(list(others.values())) if others else {}
+        return found | {key: there[other] for key, other in others.items() if other in there}
 
-    def _spell_otherwise(self) -> dict[str, str]:
-        """Compute recorded calls' keys under other spellings of addresses."""
+    @cached_property
+    def _other_keys(self) -> dict[str, str]:
+        """Recorded calls' keys by what they are under other spellings of addresses."""
         others: dict[str, list[str]] = {}
         for digest, body in self.rows(sa.select(parts).where(parts.c.body.like('%"api_base"%'))):
             model = json.loads(body)
@@ -311,12 +303,7 @@ class Ledger:
     def statuses(self, keys: Sequence[str] | None = None) -> dict[str, str]:
         """Look up what became of calls; what is only claimed is not there."""
         wanted = sa.select(calls.c.key, calls.c.status).where(ANSWERED)
-        known_statuses = dict(self.rows(wanted, keys))
-        others = self._recorded_under(key for key in keys or () if key not in known_statuses)
-        known = dict(self.rows(wanted, list(others.values()))) if others else {}
-        return known_statuses | {
-            key: known[other] for key, other in others.items() if other in known
-        }
+        return self._under_any_spelling(keys, lambda these: dict(self.rows(wanted, these)))
 
     @_patiently
     def claim(

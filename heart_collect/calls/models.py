@@ -13,8 +13,8 @@ import os
 import re
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -365,21 +365,27 @@ def _refuse_keys(where: str, entry: Mapping[str, Any], path: str = "", model: ob
                 )
 
 
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Look for no garbage where much is made and little left."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
 @lru_cache(maxsize=1)
 def load_litellm() -> ModuleType:
     """Import litellm late, and keep it from calling out."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     # else it reads a file .env of the folder, which may come from a stranger and name an address
     os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
-    was_collecting = gc.isenabled()
-    gc.disable()  # a quarter of the seconds goes into looking for garbage that no import leaves
-    try:
-        with extra("collect"):
-            litellm = importlib.import_module("litellm")
-    finally:
-        if was_collecting:
-            gc.enable()
-
+    # a quarter of the seconds goes into looking for garbage that no import leaves
+    with collector_paused(), extra("collect"):
+        litellm = importlib.import_module("litellm")
     quieten_litellm()
     litellm.suppress_debug_info = True  # type: ignore[attr-defined]
     _follow_nowhere(litellm)

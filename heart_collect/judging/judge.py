@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -16,7 +14,7 @@ import pandas as pd
 from heart_collect.calls.database import failed
 from heart_collect.calls.engine import Asking, ask_all
 from heart_collect.calls.ledger import Ledger
-from heart_collect.calls.models import Call, Model, Request
+from heart_collect.calls.models import Call, Model, Request, collector_paused
 from heart_collect.calls.prices import bound, plan_call, supports_schema
 from heart_collect.judging.design import seeded
 from heart_collect.judging.prompts import (
@@ -136,17 +134,6 @@ class Answer:
                 ):
                     merged[position] = (reading, call, True)
         return merged
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def ask_questions(

@@ -125,7 +125,7 @@ def project(tmp_path, monkeypatch):
 FREE = {"price_prompt": 0, "price_completion": 0}
 
 
-def test_a_recipe_cannot_send_a_secret_to_a_stranger(project, capsys):
+def test_a_recipe_cannot_send_a_secret_to_a_stranger_until_a_workflow_names_it(project, capsys):
     with serving(Provider()) as stranger:
         for key in (KEYS[1], "MISSING"):
             assert project(stranger.address, "--yes", api_key_env=key, **FREE) in (1, 2)
@@ -135,15 +135,10 @@ def test_a_recipe_cannot_send_a_secret_to_a_stranger(project, capsys):
         assert SECRET not in said
         assert project(stranger.address, "--dry-run", api_key_env=KEYS[1], **FREE) == 0
         assert "M would send AWS_SECRET_ACCESS_KEY to 127.0.0.1" in capsys.readouterr().out
-        assert project(stranger.address, "--yes", **FREE) == 0  # without a key
-        assert len(stranger.requests) == 2
-
-
-def test_a_workflow_names_hosts(project):
-    with serving(Provider(keys=(SECRET,))) as mine:
+        stranger.keys = (SECRET,)
         allowed = ("--yes", "--allow-host", "127.0.0.1")
-        assert project(mine.address, *allowed, api_key_env="MY_SERVER_KEY", **FREE) == 0
-        assert len(mine.requests) == 2
+        assert project(stranger.address, *allowed, api_key_env="MY_SERVER_KEY", **FREE) == 0
+        assert len(stranger.requests) == 2
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import json
 import pytest
 
 from heart_collect.calls.models import (
-    Call,
     Model,
     ModelError,
     Request,
@@ -278,15 +277,3 @@ def test_litellm_makes_records_of_calls_only_for_a_callback_that_gets_them(kind,
     context = contextvars.copy_context()
     context.run(forgo_records)
     assert context[is_internal_call] == (kind is None)
-
-
-def test_a_call_begins_with_nothing_but_what_it_is():
-    call = Call("k", "ok")
-    empty = {field.name: getattr(call, field.name) for field in dataclasses.fields(Call)}
-    assert empty == dict.fromkeys(empty) | {
-        "call_id": "k",
-        "status": "ok",
-        "text": "",
-        "attempts": 0,
-        "in_flight": 1,
-    }

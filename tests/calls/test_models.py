@@ -618,18 +618,6 @@ def test_failures_of_another_kind_do_not_count_as_empty_answers(provider, ledger
     assert said == []
 
 
-def test_a_provider_that_turns_calls_away_is_asked_more_slowly(provider, ledger):
-    """With 64 in flight and no Retry-After; a second try for each would be 120."""
-    provider.per_s = 30.0
-    calls = answer_all(
-        ask(model(provider, max_concurrency=64), *(f"w{i}" for i in range(120))), ledger
-    )
-    assert {call.status for call in calls} == {"ok"}
-    assert provider.outcomes["429"] < 180
-    late = provider.times[len(provider.times) * 3 // 4 :]
-    assert len(late) / (late[-1] - late[0]) < 60  # twice what it takes
-
-
 def test_two_collectors_keep_to_one_limit_together(provider, ledger):
     answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
     judge, other = (
