@@ -614,27 +614,19 @@ def test_a_step_waits_for_a_database_that_is_away(ledger, monkeypatch, step):
         )
 
 
-def test_a_file_that_another_program_holds_is_waited_for(tmp_path, monkeypatch):
+def test_a_file_that_another_program_holds_can_be_read_and_is_waited_for(tmp_path, monkeypatch):
     monkeypatch.setattr(database, "WAIT_S", 0.1)  # of SQLite's own
-    ledger, [request] = open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite"), [ask("hello")]
+    ledger = open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
+    [recorded], new, ledger.patience_s = fill(ledger, ["w"]), ask("hello"), 20.0
     held = sqlite3.connect(
         tmp_path / "ledger.sqlite", isolation_level=None, check_same_thread=False
     )
     held.execute("BEGIN IMMEDIATE")
+    assert list(ledger.find([recorded.key])) == [recorded.key]
     release = threading.Timer(0.5, held.execute, ["COMMIT"])
     release.start()
-    assert ledger.claim([request], [0.0], since=0.0).won == {request.key}
+    assert ledger.claim([new], [0.0], since=0.0).won == {new.key}
     release.join()
-    held.close()
-
-
-def test_one_may_read_while_another_writes(tmp_path):
-    ledger = open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
-    [request] = fill(ledger, ["w"])
-    ledger.patience_s = 0.0
-    held = sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None)
-    held.execute("BEGIN IMMEDIATE")
-    assert list(ledger.find([request.key])) == [request.key]
     held.close()
 
 
@@ -737,12 +729,20 @@ def spoil(ledger, request):
         connection.execute(database.calls.update().where(its).values(answer=bytes(answer)))
 
 
-def test_a_damaged_answer_is_said_and_leaves_the_others_alone(ledger):
-    first, second = fill(ledger, ["a", "b"])
+def test_damaged_answers_are_said_leave_others_alone_and_are_known_until_they_are_claimed(ledger):
+    requests = fill(ledger, ["a", "b", "c"])
+    first, second, _ = requests
     spoil(ledger, first)
-    with pytest.warns(UserWarning, match=r"1 answers .* by judge\. .* as errors"):
-        calls = ask_all([first, second], ledger=ledger, mode="replay")
-    assert [(call.status, call.text) for call in calls] == [("error", ""), ("ok", "said b")]
+    spoil(ledger, second)
+    with pytest.warns(UserWarning, match=r"2 answers .* by judge\. .* as errors"):
+        calls = ask_all(requests, ledger=ledger, mode="replay")
+    assert [(call.status, call.text) for call in calls] == [
+        *[("error", "")] * 2,
+        ("ok", "said c"),
+    ]
+    assert ledger.claim([first], [0.0], since=0.0).won == {first.key}
+    assert ledger.damaged == {second.key}
+    assert ledger.claim([second], [0.0], since=0.0).won == {second.key}
 
 
 def test_what_another_process_has_answered_again_is_not_claimed_as_damaged(ledger):
@@ -755,16 +755,6 @@ def test_what_another_process_has_answered_again_is_not_claimed_as_damaged(ledge
     other.record([Call(request.key, "ok", "again")])
     assert not ledger.claim([request], [0.0], since=0.0).won
     assert ledger.find([request.key])[request.key].text == "again"
-
-
-def test_what_is_damaged_is_known_until_it_is_claimed(ledger):
-    first, second = fill(ledger, ["a", "b"])
-    spoil(ledger, first)
-    spoil(ledger, second)
-    ledger.find([first.key, second.key])
-    assert ledger.claim([first], [0.0], since=0.0).won == {first.key}
-    assert list(ledger.damaged) == [second.key]
-    assert ledger.claim([second], [0.0], since=0.0).won == {second.key}
 
 
 @pytest.mark.parametrize("ending", ["given back", "killed", "batch"])

@@ -709,11 +709,20 @@ def test_a_budget_stops_before_it_is_passed(provider, ledger):
     assert len(provider.requests) == before
 
 
-def test_a_truncated_answer_is_not_asked_again_past_the_budget(provider, ledger):
-    provider.answer = " ".join(["word"] * 1000)
+@pytest.mark.parametrize(
+    ("answer", "status", "error"),
+    [
+        ("word " * 1000, "truncated", None),
+        ("", "error", "the answer was empty, 1 times; the budget has no second attempt"),
+    ],
+)
+def test_what_is_cut_or_empty_is_not_asked_again_past_the_budget(
+    provider, ledger, answer, status, error
+):
+    provider.answer = answer
     requests = ask(model(provider), "long", options={"max_tokens": 100})
     [call] = answer_all(requests, ledger, budget_usd=1.5 * reserve(requests[0]))
-    assert (call.status, call.attempts) == ("truncated", 1)
+    assert (call.status, call.attempts, call.error) == (status, 1, error)
 
 
 def test_an_answer_that_was_paid_for_counts_although_its_call_is_given_up(provider, ledger):
@@ -723,14 +732,6 @@ def test_an_answer_that_was_paid_for_counts_although_its_call_is_given_up(provid
     money = ledger.money()
     assert (money.spent, money.reserved) == (0.0, 0.0)
     assert money.unsettled == pytest.approx(2.0, abs=1e-4)  # two tokens asked
-
-
-def test_an_empty_answer_is_not_asked_again_past_the_budget(provider, ledger):
-    provider.script = ["empty"] * 3
-    requests = ask(model(provider), "hello", options={"max_tokens": 100})
-    [call] = answer_all(requests, ledger, budget_usd=1.5 * reserve(requests[0]))
-    assert (call.status, call.attempts) == ("error", 1)
-    assert call.error == "the answer was empty, 1 times; the budget has no second attempt"
 
 
 def test_a_price_of_zero_that_the_settings_say_is_a_price(provider, ledger):

@@ -34,7 +34,7 @@ THROUGH_CALLS = {
     "test_a_damaged_answer_is_asked_again",
     "test_what_another_program_deletes_while_it_is_asked_is_asked_again",
     "test_a_budget_stops_before_it_is_passed",
-    "test_a_truncated_answer_is_not_asked_again_past_the_budget",
+    "test_what_is_cut_or_empty_is_not_asked_again_past_the_budget",
     "test_a_models_own_budget_ends_it_and_says_whose_it_was",
     "test_ctrl_c_records_what_is_in_flight_and_gives_the_rest_back",
     "test_after_kill_9_nothing_recorded_is_asked_again",
