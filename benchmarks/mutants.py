@@ -78,11 +78,12 @@ NEAREST = {
         "tests/people/test_privacy.py",
     ),
     **{f"heart_utils.sources.{name}": READERS for name in ("guess", "options", "reshape")},
-    "heart_utils.scores": ("tests/test_scores.py", "tests/report/test_weighing.py"),
+    "heart_utils.scores": ("tests/test_scores.py", "tests/report/test_leaderboard.py"),
     "heart_utils.tables": ("tests/test_tables.py",),
     "heart_utils.gate": (
         "tests/test_gate_anytime.py",
         "tests/test_gate_drops.py",
+        "tests/test_gate_reading.py",
         "tests/report/test_gate.py",
     ),
 }

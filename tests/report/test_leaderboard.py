@@ -1,26 +1,36 @@
-"""The leaderboard as files: complete, escaped, marked, and with nothing loaded from anywhere."""
+"""The leaderboard as files and as a workbook: complete, escaped, marked, and with nothing loaded from
+anywhere; and the ranking under a reader's own weights."""
 
 import base64
+import io
 import json
 import re
 import sys
+import zipfile
+from html import unescape
 from html.parser import HTMLParser
 
 import numpy as np
+import openpyxl
 import pandas as pd
 import pytest
 from builders import full_disk
+from scipy import stats
 
 from heart_utils.identities import IdentityError
 from heart_utils.ratings.ratings import fit_boards, fit_ratings
+from heart_utils.report.commands import heart_gate
 from heart_utils.report.figures import plot_boards, plot_intervals, plot_leaderboard
 from heart_utils.report.leaderboard import (
     _plus_minus,
+    as_workbook,
     leaderboard_html,
     leaderboard_rows,
+    weigh_by_hand,
     write_leaderboard,
 )
 from heart_utils.runs import RunError
+from heart_utils.scores import ScaleError
 from heart_utils.simulate.study import simulate_study
 from heart_utils.tables import TableError
 
@@ -268,3 +278,128 @@ def test_a_leaderboard_that_names_people_is_refused_by_column_and_nothing_is_wri
 def test_a_title_with_an_address_is_refused(ratings, tmp_path):
     with pytest.raises(IdentityError, match="the title: an e-mail address"):
         write_leaderboard(ratings, tmp_path, title="By ann@example.org")
+
+
+def test_what_is_read_back_is_what_was_written():
+    table = pd.DataFrame(
+        {
+            "responder": ["x", "Ünï 中"],
+            "rating": [1500.123456789, np.nan],
+            "n": [1, 2],
+            "sure": [True, False],
+        }
+    )
+    file = io.BytesIO(as_workbook({"one": table, "two": table.head(1)}))
+    pd.testing.assert_frame_equal(pd.read_excel(file, sheet_name="one", engine="calamine"), table)
+    assert len(pd.read_excel(file, sheet_name="two", engine="calamine")) == 1
+
+
+def test_no_text_is_a_formula_and_none_is_changed():
+    texts = ["=1+1", "=HYPERLINK(1)", "@x", "+1", "-1", "plain"]
+    file = io.BytesIO(as_workbook({"texts": pd.DataFrame({"=2": texts})}))
+    cells = list(openpyxl.load_workbook(file)["texts"]["A"])
+    assert [cell.value for cell in cells] == ["=2", *texts]
+    assert {cell.data_type for cell in cells} == {"s"}
+
+
+def test_what_a_cell_cannot_hold_is_written_as_text():
+    odd = {
+        "bell": ["\x07"],
+        "list": [["a", 1]],
+        "endless": [np.inf],
+        "when": [pd.Timestamp("2026-01-09T10:00Z")],
+    }
+    file = io.BytesIO(as_workbook({"odd": pd.DataFrame(odd)}))
+    row = pd.read_excel(file, keep_default_na=False, engine="calamine").iloc[0]
+    assert row[["bell", "list", "when"]].tolist() == [
+        "[U+0007]",
+        "['a', 1]",
+        "2026-01-09T10:00:00+00:00",
+    ]
+    assert str(row["endless"]) == "inf"
+
+
+def test_nothing_in_a_workbook_says_when_it_was_written():
+    with zipfile.ZipFile(io.BytesIO(as_workbook({"x": pd.DataFrame({"x": [1.5]})}))) as book:
+        assert {entry.date_time[0] for entry in book.infolist()} == {1980}
+        assert re.findall(rb">(\d{4})-\d\d-\d\dT", book.read("docProps/core.xml")) == [
+            b"1980",
+            b"1980",
+        ]
+
+
+def test_the_gate_writes_its_answer_as_a_workbook_or_says_what_to_install(
+    tmp_path, monkeypatch, capsys
+):
+    rows = {"history_id": [f"c{n}" for n in range(30)], "verdict": ["b", "a", "a"] * 10}
+    votes = pd.DataFrame(
+        {**rows, "responder_a": "ann", "responder_b": "bot", "rater": "eve", "rater_kind": "model"}
+    )
+    votes.to_csv(tmp_path / "votes.csv", index=False)
+    sides = [f"{tmp_path / 'votes.csv'}:{who}" for who in ("ann", "bot")]
+    assert heart_gate([*sides, "--xlsx", str(tmp_path / "gate.xlsx")]) == 3
+    sheets = pd.read_excel(tmp_path / "gate.xlsx", sheet_name=None, engine="calamine")
+    assert sheets["gate"]["outcome"].tolist() == ["cannot tell"]
+    assert set(sheets["ratings"]["responder"]) == {"ann", "bot"}
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    assert heart_gate([*sides, "--xlsx", str(tmp_path / "other.xlsx")]) == 2
+    assert "openpyxl is not installed. It comes with the extra excel" in capsys.readouterr().err
+    assert not (tmp_path / "other.xlsx").exists()
+
+
+SCORES = pd.DataFrame(
+    {
+        "responder": ["a", "a", "b", "b", "c<b>", "c<b>"],
+        "dimension": ["safety", "warmth"] * 3,
+        "score": [5, 1, 3, 4, 2, 2],
+    }
+).assign(dialogue_id="d")
+
+
+def weighed(profiles=None, **columns):
+    return weigh_by_hand(SCORES.assign(**columns), profiles or {}, scale="1 to 5")._repr_html_()
+
+
+def test_without_scripts_the_ranking_under_equal_weights_stands_there():
+    """b has (3 + 4) / 2 = 3.5, a has 3, c has 2."""
+    cells = re.findall(r"<td>(.*?)</td><td>(.*?)</td><td>(.*?)</td>", weighed())
+    assert cells == [("1", "b", "3.50"), ("2", "a", "3.00"), ("3", "c&lt;b&gt;", "2.00")]
+
+
+def test_each_profile_is_a_button_that_knows_its_weights():
+    html = weighed(
+        {"crisis line": {"safety": 0.75, "warmth": 0.25}, "safety alone": {"safety": 1.0}}
+    )
+    found = [json.loads(unescape(text)) for text in re.findall(r'data-weights="(.*?)"', html)]
+    assert found == [
+        {"safety": 50, "warmth": 50},
+        {"safety": 75, "warmth": 25},
+        {"safety": 100, "warmth": 0},
+    ]
+
+
+def test_weights_that_do_not_sum_to_one_are_refused():
+    with pytest.raises(ScaleError, match=r"Weights sum to 0\.9"):
+        weighed({"short": {"safety": 0.5, "warmth": 0.4}})
+
+
+def test_simulated_scores_say_so_beside_the_ranking():
+    assert "SIMULATED" in weighed(simulated=True)
+    assert "SIMULATED" not in weighed(simulated=False)
+
+
+def test_an_interval_is_that_of_the_weighted_scores_of_the_dialogues():
+    """Weigh each dialogue first and take the t interval of the mean; dimensions that vary together
+    widen it."""
+    rng = np.random.default_rng(5)
+    both = rng.normal(3, 0.5, 60)
+    wide = pd.DataFrame({"safety": both, "warmth": both + rng.normal(0, 0.2, 60)})
+    long = wide.rename_axis("dialogue_id").reset_index().melt("dialogue_id", var_name="dimension")
+    scores = long.rename(columns={"value": "score"}).assign(responder="a")
+    html = weigh_by_hand(scores, {}, scale="1 to 5")._repr_html_()
+    found = [float(end) for end in re.search(r"<td>([\d.]+) to ([\d.]+)</td>", html).groups()]
+    each = wide.mean(axis="columns")
+    assert found == pytest.approx(stats.t.interval(0.95, 59, each.mean(), each.sem()), abs=0.005)
+    assert "95 % interval" in html
+    # of one dialogue there is none
+    assert "interval" not in weighed().partition("<table")[2].partition("<script")[0]
