@@ -177,9 +177,9 @@ def test_a_key_that_is_no_longer_accepted_stops_the_queue_after_three_denials(
 def test_an_answer_that_comes_after_the_time_out_is_counted_as_perhaps_billed(provider, ledger):
     answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
     before = ledger.money().spent
-    provider.script, provider.hang_s = ["hang"], 2.0
+    provider.script, provider.hang_s = ["hang"], 3.0
     [call] = answer_all(
-        ask(model(provider, timeout_s=1.0, options={"max_tokens": 10}), "hello"), ledger
+        ask(model(provider, timeout_s=1.5, options={"max_tokens": 10}), "hello"), ledger
     )
     assert (call.status, call.attempts) == ("ok", 2)
     while sum(provider.answered.values()) < 3:  # the hung one comes now, and nobody listens
