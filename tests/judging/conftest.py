@@ -1,4 +1,4 @@
-"""A study of conversations in a project of its own, for the tests that need one."""
+"""A study of conversations in a project of its own, and leaderboards without drawings."""
 
 import pytest
 from conversation_case import lay_out, speak
@@ -14,3 +14,9 @@ def provider():
 @pytest.fixture
 def project(tmp_path, provider, monkeypatch):
     return lay_out(tmp_path, provider.address, monkeypatch)
+
+
+@pytest.fixture
+def no_drawings(monkeypatch):
+    """Draw no leaderboard, which takes a second each: tests of the report look at drawings."""
+    monkeypatch.setattr("heart_utils.report.leaderboard.WIDTHS", {})

@@ -257,7 +257,9 @@ def test_the_report_card_names_the_judge_without_a_record(record):
     assert cards.loc["other", "calibration"] == "not calibrated"
 
 
-def test_the_leaderboard_prints_the_record_of_its_judge_in_each_file(two_judges, record, tmp_path):
+def test_the_leaderboard_prints_the_record_of_its_judge_in_each_file(
+    two_judges, record, no_drawings, tmp_path
+):
     boards = fit_boards(
         combine_orders(two_judges), by=["rater"], dimension="overall", n_resamples=0
     )

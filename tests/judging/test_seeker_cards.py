@@ -24,6 +24,7 @@ from heart_utils.replies.conversations import (
     split_turns,
     tell_from_real,
 )
+from heart_utils.report.leaderboard import leaderboard_html
 from heart_utils.runs import open_run
 from heart_utils.sources import heart
 from heart_utils.sources.heart import load_codebooks, next_seeker_turns
@@ -90,7 +91,7 @@ def test_a_seeker_scores_its_own_conversations_and_nobody_elses(study):
         assert words <= {"m", "n", body["model"]}
 
 
-def test_the_card_of_a_run_says_what_was_checked_and_what_is_missing(cards):
+def test_the_card_of_a_run_says_what_was_checked_and_what_is_missing(study, cards):
     of_s = cards[cards["seeker"] == "s"].set_index(["check", "of"])
     probes = of_s.loc["probe loses"]
     assert probes["outcome"].to_dict() == dict.fromkeys(STUDY["probes"], "passed")
@@ -106,11 +107,8 @@ def test_the_card_of_a_run_says_what_was_checked_and_what_is_missing(cards):
     assert fails["limit"] == "at least 0.125"  # half of the one start in four that words find
     found = describe_seekers(cards).set_index("seeker")["finding"]
     assert set(found) <= {"not to be trusted", "not shown to be trustworthy"}
-
-
-def test_collecting_says_what_the_cards_show(study):
-    expected = r"Report cards of the seekers: s: not .*; t: not .*check_seekers\('mine'\)"
-    assert re.search(expected, study[2])
+    printed = r"Report cards of the seekers: s: not .*; t: not .*check_seekers\('mine'\)"
+    assert re.search(printed, study[2])
 
 
 def test_a_seeker_that_likes_silence_fails_by_it(run, tmp_path):
@@ -129,7 +127,9 @@ def test_a_seeker_that_likes_silence_fails_by_it(run, tmp_path):
     assert card["reasons"].startswith("failed: probe loses (silence)")
 
 
-def test_a_leaderboard_of_conversations_without_a_card_says_so_loudly(run, cards, tmp_path):
+def test_a_leaderboard_of_conversations_without_a_card_says_so_loudly(
+    run, cards, no_drawings, tmp_path
+):
     verdicts = combine_orders(run.read("verdicts"))
     ratings = fit_ratings(verdicts, dimension="overall", n_resamples=50)
     with pytest.warns(UserWarning, match="no report card was made of the seekers"):
@@ -138,8 +138,7 @@ def test_a_leaderboard_of_conversations_without_a_card_says_so_loudly(run, cards
         page = (tmp_path / "without" / f"leaderboard.{ending}").read_text()
         assert "Seekers not checked: no report card" in page
     good = cards.assign(outcome="passed")
-    write_leaderboard(ratings, tmp_path / "with", cards=good)
-    page = (tmp_path / "with" / "leaderboard.html").read_text()
+    page = leaderboard_html(ratings.table, cards=good)
     assert "s: passed these checks; t: passed these checks" in page
     with pytest.warns(UserWarning, match="s is not to be trusted; t is not to be trusted: the rat"):
         write_leaderboard(ratings, tmp_path / "bad", cards=cards.assign(outcome="failed"))
@@ -147,7 +146,7 @@ def test_a_leaderboard_of_conversations_without_a_card_says_so_loudly(run, cards
     assert "s: passed these checks" in methods(run, ratings, cards=good)
 
 
-def test_ratings_of_replies_need_no_card(tmp_path, recwarn):
+def test_ratings_of_replies_need_no_card(no_drawings, tmp_path, recwarn):
     duel = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b", "a"]})
     write_leaderboard(fit_ratings(duel, n_resamples=0), tmp_path)
     assert not [one for one in recwarn if "seeker" in str(one.message)]
@@ -157,30 +156,17 @@ def test_ratings_of_replies_need_no_card(tmp_path, recwarn):
 def test_what_people_said_next_comes_from_esconv_where_a_start_is_its_beginning(run, monkeypatch):
     starts = run.read("histories").query("slice == 'standard'")
     texts = starts["turns"].iloc[0]
-    whole = heart.Dialogue(
-        "esconv-test-0000",
-        (
-            *texts,
-            {"speaker": "supporter", "text": "And then?"},
-            {"speaker": "seeker", "text": "No."},
-        ),
-        (),
-        {},
-    )
-    short = heart.Dialogue("esconv-test-0001", whole.turns[: len(texts) + 1], (), {})
+    more = [{"speaker": "supporter", "text": "And then?"}, {"speaker": "seeker", "text": "No."}]
+    whole = heart.Dialogue("esconv-test-0000", (*texts, *more), (), {})
+    short = heart.Dialogue("esconv-test-0001", (*texts, more[0]), (), {})
     monkeypatch.setattr(heart, "read_dialogues", lambda: {"test": [whole, short]})
     known = starts.head(4).assign(
         dialogue_id=["esconv-test-0000", "esconv-test-0000", "esconv-test-0001", "other"],
         turns=[texts, texts[:-1] + [{"speaker": "seeker", "text": "Rewritten."}], texts, texts],
     )
-    found = next_seeker_turns(known)
-    assert found.to_dict("records") == [
-        {
-            "history_id": known["history_id"].iloc[0],
-            "dialogue_id": "esconv-test-0000",
-            "text": "No.",
-        }
-    ]
+    [found] = next_seeker_turns(known).to_dict("records")
+    start = known["history_id"].iloc[0]
+    assert found == {"history_id": start, "dialogue_id": "esconv-test-0000", "text": "No."}
 
 
 def test_turns_of_people_codes_and_guesses_of_ones_own_are_taken(run):
@@ -189,10 +175,9 @@ def test_turns_of_people_codes_and_guesses_of_ones_own_are_taken(run):
     real = real.assign(text=[f"No idea, honestly, {k}." for k in range(len(real))])
     turns = split_turns(talks)
     codes = turns[["reply_id"]].assign(coder="ann", probability=1.0)
-    guesses = turns[(turns["speaker"] == "seeker")][["dialogue_id", "seeker"]].assign(
-        rater="ann", score=1
-    )
-    guesses = guesses.assign(is_model=[k % 2 == 0 for k in range(len(guesses))])
+    guesses = turns.loc[turns["speaker"] == "seeker", ["dialogue_id", "seeker"]]
+    half = [k % 2 == 0 for k in range(len(guesses))]
+    guesses = guesses.assign(rater="ann", score=1, is_model=half)
     cards = check_seekers(run, real=real, codes=codes, guesses=guesses)
     of_s = cards[cards["seeker"] == "s"].set_index(["check", "of"])["outcome"]
     assert of_s["told from real turns", "classifier"] in ("failed", "open")  # it names its turn
