@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import optimize, sparse, special
+from scipy import sparse
 
 from heart_utils.ratings.verdicts import Array, won_by_a
 from heart_utils.runs import read_sealed, strictest_licence, write_sealed
@@ -44,11 +44,9 @@ KNOWN_SHARE = 0.3
 
 PENALTIES = (0.1, 1.0, 10.0, 100.0)
 INNER_FOLDS = 3
-FORMAT = "heart-trained-judge-3"
+FORMAT = "heart-trained-judge-4"
 PROTOCOL = "trained"
 UNFAMILIAR = "unfamiliar"
-SCALES = ("interval", "ordinal")
-MOST_LEVELS = 20
 DIGITS = re.compile(r"[0-9]+")
 
 Learner = Callable[
@@ -136,16 +134,9 @@ class LinearModel:
     terms: Terms | None  # None where the caller's own features are used
     weights: Array
     intercept: float
-    # the scores of an ordinal scale, and the log-odds of more than each but the highest
-    levels: Array | None = None
-    steps: Array | None = None
 
     def margins(self, rows: Any) -> Array:
-        sums = np.asarray(rows @ self.weights).ravel()
-        if self.levels is None or self.steps is None:
-            return sums + self.intercept
-        above = 1.0 / (1.0 + np.exp(-(sums[:, None] + self.steps)))
-        return np.asarray(self.levels[0] + above @ np.diff(self.levels))
+        return np.asarray(rows @ self.weights).ravel() + self.intercept
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,8 +245,6 @@ class TrainedJudge:
             "seen": sorted(self.seen),
             "intercept": self.model.intercept,
             "weights": self.model.weights.tolist(),
-            "levels": None if self.model.levels is None else self.model.levels.tolist(),
-            "steps": None if self.model.steps is None else self.model.steps.tolist(),
             "terms": terms
             and {
                 "names": list(terms.names),
@@ -302,7 +291,6 @@ def train_judge(
     *,
     dimension: str = "overall",
     features: str | Features = "words",
-    scale: str = "interval",
     leave_out: Sequence[str] = ("dialogue_id", "rater"),
     within: str | None = None,
     pairs: pd.DataFrame | None = None,
@@ -310,9 +298,9 @@ def train_judge(
 ) -> TrainedJudge:
     r"""Train a judge on people's scores or verdicts, and let it answer where it was not trained.
 
-    It is linear in TF-IDF of letters: ridge regression of scores, or proportional odds; logistic
-    regression of verdicts, a tie as half of each. A fold's model has seen neither its dialogues nor
-    labels of their raters.
+    It is linear in TF-IDF of letters: ridge regression of scores, logistic regression of verdicts
+    with a tie as half of each. A fold's model has seen neither its dialogues nor labels of their
+    raters.
 
     Parameters
     ----------
@@ -325,8 +313,6 @@ def train_judge(
         A line of the rubric.
     features : {"words"} or callable
         By letters, or a function from texts to rows of numbers, such as an embedding.
-    scale : {"interval", "ordinal"}
-        Scores as numbers, or at most 20 ordered levels.
     leave_out : sequence of {"dialogue_id", "rater"}
         What a fold's model must not have seen.
     within : str, optional
@@ -344,8 +330,7 @@ def train_judge(
     Raises
     ------
     TrainedJudgeError
-        If fewer than 50 labels count, all are alike, an ordinal scale has over 20 levels, or a fold
-        has nothing left to learn from.
+        If fewer than 50 labels count, all are alike, or a fold has nothing left to learn from.
 
     Examples
     --------
@@ -359,18 +344,16 @@ def train_judge(
     >>> judge.predictions.groupby("responder")["score"].mean().round(1).to_dict()
     {'cold': 2.0, 'warm': 5.0}
     """
-    _check_options(features, scale, leave_out, n_folds)
+    _check_options(features, leave_out, n_folds)
     with_dialogue = _with_dialogue(replies)
     replies = _check_texts(with_dialogue, within)
     own_features = None if isinstance(features, str) else features
     kind = "score" if "score" in labels else "verdict"
     data, n_left_out = _read_labels(labels, replies, kind, dimension)
-    ordinal = kind == "score" and scale == "ordinal"
-    levels = _read_levels(data["answer"], dimension) if ordinal else None
     folds = _assign_folds(data, n_folds)
     texts = replies["text"].tolist()
     learn = _own_learner(own_features, texts) if own_features else Corpus.count(texts).learn
-    model, _ = _fit(data, replies, kind, within, learn, levels)
+    model, _ = _fit(data, replies, kind, within, learn)
     judge = TrainedJudge(
         name="trained",
         kind=kind,
@@ -391,7 +374,6 @@ def train_judge(
                 if isinstance(features, str)
                 else getattr(features, "__qualname__", "a function")
             ),
-            "scale": scale if kind == "score" else None,
         },
         model=model,
         seen=_seen(replies.iloc[_places(data)]),
@@ -400,7 +382,7 @@ def train_judge(
     by_fold = []
     for fold in range(folds.max() + 1):
         kept = _left_for_training(data, folds, fold, leave_out)
-        part, rows = _fit(data[kept], replies, kind, within, learn, levels)
+        part, rows = _fit(data[kept], replies, kind, within, learn)
         by_fold.append(part.margins(rows))
     margins = np.array(by_fold)
     unfamiliar = judge._unfamiliar(texts)
@@ -459,8 +441,6 @@ def load_trained_judge(
         and Terms(tuple(terms["names"]), np.array(terms["weights"]), tuple(terms["words"])),
         weights=np.array(content["weights"]),
         intercept=float(content["intercept"]),
-        levels=None if content["levels"] is None else np.array(content["levels"]),
-        steps=None if content["steps"] is None else np.array(content["steps"]),
     )
     return TrainedJudge(
         name=content["name"],
@@ -474,13 +454,11 @@ def load_trained_judge(
     )
 
 
-def _check_options(features: object, scale: str, leave_out: Sequence[str], n_folds: int) -> None:
+def _check_options(features: object, leave_out: Sequence[str], n_folds: int) -> None:
     if isinstance(features, str) and features != "words":
         raise TrainedJudgeError(
             f"features={features!r}: expected 'words' or a function from texts to rows of numbers."
         )
-    if scale not in SCALES:
-        raise TrainedJudgeError(f"scale={scale!r}: expected one of {', '.join(map(repr, SCALES))}.")
     if isinstance(leave_out, str) or not {"dialogue_id"} <= set(leave_out) <= {
         "dialogue_id",
         "rater",
@@ -571,17 +549,6 @@ def _read_labels(
     return data, len(on_line) - len(data)
 
 
-def _read_levels(answers: pd.Series, dimension: str) -> Array:
-    """Return an ordinal scale's levels, lowest first."""
-    levels = np.sort(answers.unique())
-    if len(levels) > MOST_LEVELS:
-        raise TrainedJudgeError(
-            f"Labels on {dimension!r} have {len(levels)} different values; an ordinal scale may"
-            f" have {MOST_LEVELS}. Read them as numbers: scale='interval'."
-        )
-    return levels
-
-
 def _pairs_of(rows: pd.DataFrame, replies: pd.DataFrame, *, one_each: bool = True) -> pd.DataFrame:
     need_columns(rows, ["pair_id", "history_id", "responder_a", "responder_b"], TrainedJudgeError)
     names = ["history_id", "responder"]
@@ -656,7 +623,6 @@ def _fit(
     kind: str,
     within: str | None,
     learn: Learner,
-    levels: Array | None,
 ) -> tuple[LinearModel, sparse.csr_matrix]:
     used = _places(data)
     terms, features = learn(
@@ -671,17 +637,10 @@ def _fit(
     if kind == "verdict":
         weights = _logistic(first - rows[data["b"]], answers, dialogues)
         return LinearModel(terms, weights[:n_features], 0.0), features
-    weights = (
-        _ridge(first, answers, dialogues)
-        if levels is None
-        else _ordinal(first, answers, dialogues, levels)
-    )[:n_features]
+    weights = _ridge(first, answers, dialogues)[:n_features]
     # Effects of `within` are not used to predict, so the level is that of the words alone.
     sums = np.asarray(first[:, :n_features] @ weights).ravel()
-    if levels is None:
-        return LinearModel(terms, weights, float(answers.mean() - sums.mean())), features
-    steps = np.array([_step(sums, (answers > level).mean()) for level in levels[:-1]])
-    return LinearModel(terms, weights, 0.0, levels, steps), features
+    return LinearModel(terms, weights, float(answers.mean() - sums.mean())), features
 
 
 def _writers(replies: pd.DataFrame) -> pd.Series:
@@ -754,24 +713,6 @@ def _logistic(rows: sparse.csr_matrix, answers: Array, groups: NDArray[Any]) -> 
             margin = np.asarray(rows[held] @ fit(kept, penalty)).ravel()
             losses[penalty] += float((np.logaddexp(0.0, margin) - answers[held] * margin).sum())
     return fit(everything, min(losses, key=lambda penalty: losses[penalty]))
-
-
-def _ordinal(rows: sparse.csr_matrix, answers: Array, groups: NDArray[Any], levels: Array) -> Array:
-    """Fit proportional odds: a row a label and level but the highest."""
-    n_steps = len(levels) - 1
-    label = np.repeat(np.arange(len(answers)), n_steps)
-    step = np.tile(np.arange(n_steps), len(answers))
-    own_step = sparse.csr_matrix(
-        (np.full(len(step), 10.0), (np.arange(len(step)), step)), shape=(len(step), n_steps)
-    )
-    above = (answers[label] > levels[step]).astype(float)
-    return _logistic(sparse.hstack([rows[label], own_step], format="csr"), above, groups[label])
-
-
-def _step(sums: Array, share: float) -> float:
-    return float(
-        optimize.brentq(lambda step: special.expit(sums + step).mean() - share, -50.0, 50.0)
-    )
 
 
 def _own_features(features: Features | None, texts: Sequence[str]) -> Array:

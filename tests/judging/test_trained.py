@@ -183,7 +183,7 @@ def test_replies_that_nobody_labelled_are_answered_and_those_without_words_count
     ("was", "now", "said"),
     [
         ('"intercept": ', '"intercept": 0.5, "was": ', "changed after it was saved"),
-        ("heart-trained-judge-3", "heart-trained-judge-2", "'heart-trained-judge-2'.*judge-3'"),
+        ("heart-trained-judge-4", "heart-trained-judge-3", "'heart-trained-judge-3'.*judge-4'"),
     ],
 )
 def test_a_saved_judge_answers_as_before_and_is_refused_if_it_was_changed(
@@ -237,25 +237,6 @@ def test_a_script_that_it_never_saw_and_a_reply_without_words_get_no_number(judg
     assert rows["score"].isna().tolist() == [state == "abstained" for state in states]
     with pytest.raises(TrainedJudgeError, match="another language or script"):
         judge.score(new.assign(text=strange[0]))
-
-
-def test_an_ordinal_scale_reads_only_the_order_of_scores(tmp_path):
-    """Levels 1, 2, 3 or 1, 2, 30: the order of the answers is the same, and each is an expected
-    score between the ends."""
-    replies = drawn_replies(n_dialogues=200)
-    near = pd.cut(replies["quality"], [-9, -0.7, 0.7, 9], labels=[1.0, 2.0, 3.0]).astype(float)
-    judges = {}
-    for top in (3.0, 30.0):
-        labels = scored(replies).assign(score=near.replace(3.0, top))
-        judges[top] = train(replies, labels, scale="ordinal", n_folds=3)
-        answers = judges[top].predictions["score"]
-        assert answers.between(1.0, top).all()
-        assert answers.mean() == pytest.approx(labels["score"].mean(), rel=0.05)
-    assert judges[3.0].model.weights == pytest.approx(judges[30.0].model.weights)
-    assert judges[3.0].predictions["score"].corr(replies["quality"], method="spearman") > 0.6
-    again = load_trained_judge(judges[3.0].save(tmp_path / "judge.json")).score(new_replies())
-    before = judges[3.0].score(new_replies())["score"].to_numpy()
-    assert again["score"].to_numpy() == pytest.approx(before)
 
 
 def test_features_of_ones_own_know_a_script_that_they_never_saw_and_are_wanted_again(tmp_path):
@@ -317,7 +298,6 @@ def test_embeddings_of_a_provider_are_features(monkeypatch):
         ({}, {"rater_kind": "model"}, {}, "0 labels by people"),
         ({}, {"dimension": "warmth"}, {}, "No label is on the dimension 'overall'.*warmth"),
         ({"reply_id": "h0--x"}, {}, {}, "'h0--x' is there twice"),
-        ({}, {}, {"scale": "ordinal"}, "120 different values; an ordinal scale may have 20"),
         (
             {},
             {},
@@ -327,7 +307,6 @@ def test_embeddings_of_a_provider_are_features(monkeypatch):
         ({}, {}, {"n_folds": 1}, "expected 2 or more"),
         ({}, {}, {"leave_out": "rater"}, r"expected \('dialogue_id',\) or"),
         ({}, {}, {"features": "letters"}, "expected 'words' or a function"),
-        ({}, {}, {"scale": "nominal"}, "expected one of 'interval', 'ordinal'"),
     ],
 )
 def test_labels_and_texts_that_teach_nothing_are_refused(of_replies, of_labels, options, message):
