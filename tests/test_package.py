@@ -151,7 +151,7 @@ def wheel(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+@pytest.mark.parametrize("version", ["3.11", "3.13"])
 def test_a_wheel_works_in_a_bare_environment_outside_the_project(tmp_path, wheel, version):
     uv = Path(sys.executable).with_name("uv")
     find = [uv, "python", "find", "--system", "--no-project", "--no-python-downloads", version]

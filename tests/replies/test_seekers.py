@@ -259,7 +259,7 @@ def share_covered(draw, n_studies):
 @pytest.mark.slow
 def test_intervals_of_the_area_of_a_classifier_cover_one_half_where_nothing_differs():
     rng = np.random.default_rng(7)
-    assert share_covered(lambda: tell_from_real(said(rng, 40), said(rng, 40)), 20) >= 0.85
+    assert share_covered(lambda: tell_from_real(said(rng, 40), said(rng, 40)), 40) >= 0.85
 
 
 def test_intervals_of_the_area_of_raters_cover_one_half_where_nothing_differs():

@@ -164,12 +164,16 @@ def test_had_none_stopped_follows_the_increments_model_by_hand():
     assert drift_of(table).loc[ALL, "change"] == pytest.approx((path[-1] - path[0]) / 2)
 
 
-def test_without_two_starts_there_is_a_mean_and_no_interval():
-    table = drawn(np.random.default_rng(3), 0.0, n_starts=1)
-    assert path_by_turn(table, "value")["ci_low"].isna().all()
-    drift = drift_of(table)
-    assert drift["change"].notna().all()
-    assert drift["ci_low"].isna().all()
+def test_one_start_or_changes_that_are_all_alike_have_a_mean_and_no_interval():
+    alone = drawn(np.random.default_rng(3), 0.0, n_starts=1)
+    assert path_by_turn(alone, "value")["ci_low"].isna().all()
+    rows = pd.DataFrame({"exchange": [1, 2, 3] * 3, "dialogue_id": np.repeat(range(3), 3)})
+    rows = rows.assign(value=rows["exchange"] * 2.0, responder="m")
+    for table in (alone, rows.assign(conversation_id=rows["dialogue_id"])):
+        drift = drift_of(table)
+        assert drift["change"].notna().all()
+        assert drift["ci_low"].isna().all()
+    assert drift["change"].to_numpy() == pytest.approx(2.0)
 
 
 def test_everybody_stops_at_turn_two_and_all_rows_are_the_one_change():
@@ -192,14 +196,6 @@ def test_conversations_of_one_turn_and_turns_twice_are_refused_by_name():
     twice = pd.concat([table, table])
     with pytest.raises(TurnsError, match="more than one 'value'"):
         drift_by_turn(twice, "value")
-
-
-def test_changes_that_are_all_alike_have_no_interval():
-    rows = pd.DataFrame({"exchange": [1, 2, 3] * 3, "dialogue_id": np.repeat(range(3), 3)})
-    rows = rows.assign(value=rows["exchange"] * 2.0, responder="m")
-    drift = drift_of(rows.assign(conversation_id=rows["dialogue_id"]))
-    assert drift["change"].to_numpy() == pytest.approx(2.0)
-    assert drift["ci_low"].isna().all()
 
 
 def test_means_by_exchange_are_plain_means():

@@ -52,59 +52,53 @@ def caption(run, *sources, **options):
     )
 
 
-def test_a_figure_says_which_published_set_was_read(run):
-    assert caption(run, "plot(votes)") == "Three overlap. {measured}`MT-Bench`"
+KEPT = "from heart_utils.report.kept import kept"
+READ = (
+    "try:\n    texts = load_histories('esconv')\nexcept ValueError:\n    texts = simulate_study()"
+)
 
 
-def test_a_figure_whose_table_is_simulated_is_never_measured(run):
-    """The chapter is spoiled: a study drawn by a program takes the place of the votes."""
-    assert (
-        caption(run, "votes = simulate_study(n_dialogues=9).verdicts", "plot(votes)")
-        == "Three overlap. {simulated}`-`"
-    )
-    assert (
-        caption(run, "votes = simulate_study(spread=votes.std())", "plot(votes)")
-        == "Three overlap. {simulated}`-`"
-    )
-    said = caption(run, "both = pd.concat([votes, simulate_study().verdicts])", "plot(both)")
-    assert said == "Three overlap. {measured}`MT-Bench` {simulated}`-`"
-
-
-def test_a_kept_simulation_is_simulated_whatever_its_settings_were_taken_from(run):
-    bring = "from heart_utils.report.kept import kept"
-    assert (
-        caption(run, bring, "drawn = kept('power', power, votes.std())", "plot(drawn)")
-        == "Three overlap. {simulated}`-`"
-    )
-
-
-def test_rows_that_say_that_they_are_simulated_are_whatever_the_manifest_says(run):
-    rows = pd.DataFrame(
-        {"reply_id": ["r"], "coder": "c", "code": "question", "state": "valid", "probability": None}
-    )
-    run.record(tables={"codes": {"source": "a study", "licence": "MIT", "origin": "live"}})
-    run.write("codes", rows.assign(simulated=False))
-    assert caption(run, 'plot(own.read("codes"))') == "Three overlap. {demo}`-`"
-    run.write("codes", rows.assign(simulated=True))
-    assert caption(run, 'plot(own.read("codes"))') == "Three overlap. {simulated}`-`"
-
-
-def test_another_run_than_the_sample_is_measured(tmp_path):
-    run = open_run(tmp_path / "heart")
-    rows = pd.DataFrame(
-        {"reply_id": ["r"], "coder": "c", "code": "question", "state": "valid", "probability": None}
-    )
-    run.write("codes", rows.assign(simulated=False))
-    assert caption(run, 'plot(own.read("codes"))') == "Three overlap. {measured}`-`"
+@pytest.mark.parametrize(
+    ("cells", "chips"),
+    [
+        (["plot(votes)"], "{measured}`MT-Bench`"),
+        # spoiled: a study drawn by a program takes the place of the votes
+        (["votes = simulate_study(n_dialogues=9).verdicts", "plot(votes)"], "{simulated}`-`"),
+        (["votes = simulate_study(spread=votes.std())", "plot(votes)"], "{simulated}`-`"),
+        (
+            ["both = pd.concat([votes, simulate_study().verdicts])", "plot(both)"],
+            "{measured}`MT-Bench` {simulated}`-`",
+        ),
+        # kept: whatever its settings were taken from
+        ([KEPT, "drawn = kept('power', power, votes.std())", "plot(drawn)"], "{simulated}`-`"),
+        ([READ, "plot(texts)"], "{measured}`ESConv`"),
+    ],
+)
+def test_a_figure_says_which_published_set_was_read_and_nothing_simulated_is_measured(
+    run, cells, chips
+):
+    assert caption(run, *cells) == f"Three overlap. {chips}"
 
 
 def test_a_set_that_is_not_at_hand_leaves_what_took_its_place(run):
-    read = (
-        "try:\n    texts = load_histories('esconv')\nexcept ValueError:\n    texts ="
-        " simulate_study()"
-    )
-    assert caption(run, read, "plot(texts)") == "Three overlap. {measured}`ESConv`"
-    assert caption(run, read, "plot(texts)", absent={"esconv"}) == "Three overlap. {simulated}`-`"
+    shown = caption(run, READ, "plot(texts)", absent={"esconv"})
+    assert shown == "Three overlap. {simulated}`-`"
+
+
+@pytest.mark.parametrize(
+    ("name", "simulated", "chip"),
+    [
+        ("sample", False, "{demo}`-`"),
+        ("sample", True, "{simulated}`-`"),  # whatever the manifest says
+        ("heart", False, "{measured}`-`"),
+    ],
+)
+def test_rows_of_a_run_are_what_they_say_that_they_are(tmp_path, name, simulated, chip):
+    run = open_run(tmp_path / name)
+    row = {"reply_id": "r", "coder": "c", "code": "question", "state": "valid"}
+    run.record(tables={"codes": {"source": "a study", "licence": "MIT", "origin": "live"}})
+    run.write("codes", pd.DataFrame([row | {"probability": None, "simulated": simulated}]))
+    assert caption(run, 'plot(own.read("codes"))') == f"Three overlap. {chip}"
 
 
 @pytest.mark.parametrize(

@@ -57,30 +57,12 @@ def test_less_is_not_held_against_anybody(case, secret):
     assert find_leaks([("page.html", FREE[case])], secret) == []
 
 
-def test_a_run_does_not_go_from_one_text_to_the_next():
+def test_a_leak_names_its_file_its_first_run_and_how_many_and_ends_with_its_text(secret):
+    [leak] = find_leaks([("a.md", "all is well"), ("b.md", SECRET)], secret)
+    expected = ("b.md", "i told nobody that the dogs bed still", 5)
+    assert (leak.file, leak.words, leak.n_runs) == expected
     apart = Withheld(["one two three four five", "six seven eight nine ten"])
     assert apart.find("one two three four five six seven eight nine ten") == (0, "")
-
-
-def test_a_leak_names_its_file_its_first_run_and_how_many(secret):
-    leaks = find_leaks([("a.md", "all is well"), ("b.md", SECRET)], secret)
-    assert [(leak.file, leak.words, leak.n_runs) for leak in leaks] == [
-        ("b.md", "i told nobody that the dogs bed still", 5)
-    ]
-
-
-def test_archives_are_read_as_folders_are(tmp_path, secret):
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "page.html").write_text(SECRET)
-    (tmp_path / "in" / "picture.png").write_bytes(SECRET.encode())
-    (tmp_path / "a.zip").write_bytes(zip_folder(tmp_path / "in", prefix="x", when=0))
-    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
-        archive.add(tmp_path / "in", "y")
-    found = [
-        [leak.file for leak in find_leaks(read_published(tmp_path / name), secret)]
-        for name in ("in", "a.zip", "a.tar.gz")
-    ]
-    assert found == [["page.html"], ["x/page.html"], ["y/page.html"]]
 
 
 def test_without_the_texts_it_is_said_how_to_get_them(tmp_path, monkeypatch):
@@ -153,14 +135,21 @@ def test_the_book_and_the_source_hold_no_eight_words_of_a_withheld_text(withheld
         assert find_leaks(published.items(), withheld) == []
 
 
-def test_words_are_found_in_any_kind_of_file(tmp_path, secret):
-    """A workbook, a table with tabs, a gzipped file and one inside an archive."""
+def test_words_are_found_in_any_kind_of_file_and_in_archives(tmp_path, secret):
+    """A workbook, a table with tabs, a gzipped file, a folder, the same zipped and in a tar."""
     words = WAYS["plain"]
     pd.DataFrame({"reason": [words]}).to_excel(tmp_path / "a.xlsx")
     (tmp_path / "b.tsv").write_text(words)
     (tmp_path / "c.csv.gz").write_bytes(gzip.compress(words.encode()))
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "e.tex").write_text(words)
+    (tmp_path / "d" / "picture.png").write_bytes(words.encode())
     (tmp_path / "f.zip").write_bytes(zip_folder(tmp_path / "d", prefix="x", when=0))
+    with tarfile.open(tmp_path / "g.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "d", "y")
     found = [leak.file for leak in find_leaks(read_published(tmp_path), secret)]
-    assert [name.split("/")[0] for name in found] == ["a.xlsx", "b.tsv", "c.csv.gz", "d", "f.zip"]
+    names = ["a.xlsx", "b.tsv", "c.csv.gz", "d", "f.zip", "g.tar.gz"]
+    assert [name.split("/")[0] for name in found] == names
+    for name, inside in (("d", "e.tex"), ("f.zip", "x/e.tex"), ("g.tar.gz", "y/e.tex")):
+        leaks = find_leaks(read_published(tmp_path / name), secret)
+        assert [leak.file for leak in leaks] == [inside]
