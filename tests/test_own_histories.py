@@ -18,10 +18,8 @@ from heart_collect.judging.recipe import read_recipe
 from heart_collect.people import raters
 from heart_collect.people.raters import import_study
 from heart_collect.people.study import write_study
-from heart_utils.ratings.standings import head_to_head
 from heart_utils.report.tables import read_results
 from heart_utils.runs import open_run
-from heart_utils.sources.load import load_verdicts
 from tools.execute_notebook import execute_notebook
 
 RECIPE = """\
@@ -193,31 +191,3 @@ def test_a_study_of_one_s_own_and_its_board_run_on_a_file_of_histories_recorded_
     )
     assert board["my-model"] - board["echo"] == pytest.approx(math.log(5), abs=1e-6)
     assert board["my-model"] == pytest.approx(board["generic-comfort"], abs=1e-6)
-
-
-def test_people_named_in_two_columns_meet_models_in_votes_from_a_file(tmp_path, rng):
-    votes = pd.DataFrame(
-        {"history_id": ["h1", "h2", "h3", "h4"], "responder_a": "volunteer", "responder_b": "bot"}
-    )
-    votes.assign(rater="ann", rater_kind="human", verdict=["a", "b", "a", "tie"]).to_csv(
-        tmp_path / "votes.csv", index=False
-    )
-    run = open_run(tmp_path / "mine")
-    run.write("verdicts", load_verdicts(tmp_path / "votes.csv"))
-    run.write(
-        "responders",
-        pd.DataFrame({"responder": ["volunteer", "bot"], "responder_kind": ["human", "model"]}),
-    )
-    met = head_to_head(
-        run.read("verdicts"), run.read("responders"), rng=rng, n_resamples=20
-    ).set_index("outcome")
-    assert met["share"].to_dict() == pytest.approx(
-        {
-            "people": 1 / 2,
-            "models": 1 / 4,
-            "tie": 1 / 4,
-            "inconsistent": 0,
-            "models_of_decided": 1 / 3,
-        }
-    )
-    assert not met["simulated"].any()

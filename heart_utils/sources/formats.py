@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pandas as pd
 import pyarrow as pa
@@ -54,6 +54,7 @@ MAX_CELLS = 50_000_000  #: A million votes with fifty columns.
 MAX_LETTERS = 1_000_000  #: Characters of one cell: a book and a half.
 MAX_RATIO = 100  #: So many times its size a packed file may unpack to; logs and votes take 5 to 30.
 SMALL = 32_000_000  #: Bytes that any packed file may unpack to, however small it is.
+CHUNK = 1_000_000
 MAX_BYTES = 2_000_000_000  #: Bytes that no file may unpack to more than.
 #: Headers of Mechanical Turk's batch files that its rows end before.
 NEVER_FILLED = ("Approve", "Reject")
@@ -193,6 +194,14 @@ def _open_zstd(content: bytes) -> pa.NativeFile:
     return pa.input_stream(pa.BufferReader(content), compression="zstd")
 
 
+def _read(stream: IO[bytes] | pa.NativeFile, most: int) -> bytes:
+    """Read a stream piece by piece, until its end or past the most that it may hold."""
+    content = io.BytesIO()
+    while content.tell() <= most and (piece := stream.read(CHUNK)):
+        content.write(piece)
+    return content.getvalue()
+
+
 def unpack_part(archive: zipfile.ZipFile, content: bytes, part: zipfile.ZipInfo) -> bytes:
     """Unpack a part of an archive, and no more of it than the archive says it has."""
     if part.compress_type != ZSTD:
@@ -214,10 +223,9 @@ def _content(file: Path) -> bytes:
     content = file.read_bytes()
     try:
         if file.suffix.lower() == ".gz":
-            with gzip.open(io.BytesIO(content)) as packed:
-                content = packed.read(_most(size) + 1)
+            content = _read(gzip.GzipFile(fileobj=io.BytesIO(content)), _most(size))
         if file.suffix.lower() == ".zst":
-            content = _open_zstd(content).read(_most(size) + 1)
+            content = _read(_open_zstd(content), _most(size))
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(
             f"{file}: it cannot be unpacked ({error}). It may have been cut short."
@@ -362,14 +370,11 @@ def _refuse_short_rows(file: Path, content: str, mark: str) -> None:
     """Refuse rows that end before others do."""
     lines = csv.reader(io.StringIO(content), delimiter=mark, strict=True)
     head = next(lines)
-    lengths = dict[int, int]()
-    for cells in lines:
-        if cells:
-            lengths[lines.line_num] = len(cells)
-    filled = min(max(lengths.values(), default=0), len(head))
+    lengths = [(lines.line_num, len(cells)) for cells in lines if cells]
+    filled = min(max((length for _, length in lengths), default=0), len(head))
     if head[-len(NEVER_FILLED) :] == list(NEVER_FILLED):
         filled = min(filled, len(head) - len(NEVER_FILLED))
-    if short := [number for number, length in lengths.items() if length < filled]:
+    if short := [number for number, length in lengths if length < filled]:
         raise DataError(
             f"{file}: line {short[0]} of {file.name} has fewer cells than the header. The file may"
             f" have been cut short there ({len(short)} such rows); write it anew, or take those"

@@ -348,7 +348,17 @@ def describe_votes(path: Given, **reading: Unpack[FileOptions]) -> None:
         columns={'winner': 'responder_a', 'loser': 'responder_b'},
         ...
     """
-    print(describe_file("verdicts", path, reading))
+    raw, faults = read_table(path), list[str]()
+    columns = _list_kinds(raw.rows, raw.rows.columns)
+    sentences = [f"{len(raw.rows):,} rows, {raw.rows.shape[1]} columns: {columns}."]
+    sentences += [f"Left out on the way: {count} {reason}." for reason, count in raw.notes.items()]
+    rows = read_rows("verdicts", raw, reading, "", faults)
+    sentences.append(
+        _tried_proposal("verdicts", raw, reading).text(path)
+        if faults
+        else f"It reads as it is: {len(rows):,} answers."
+    )
+    print(redact_message("\n".join(sentences)))
 
 
 def _published(name: str, folder: str) -> pd.DataFrame:
@@ -418,22 +428,6 @@ def read_file(table: str, given: Given, reading: FileOptions | None = None) -> p
         raise error
     _tell(checked.attrs.get("notes", {}), len(raw.rows), len(checked))
     return _with_codes(table, checked, options)
-
-
-def describe_file(table: str, given: Given, options: FileOptions) -> str:
-    """Describe what is in a file and how it may be read."""
-    raw = read_table(given)
-    columns = _list_kinds(raw.rows, raw.rows.columns)
-    sentences = [f"{len(raw.rows):,} rows, {raw.rows.shape[1]} columns: {columns}."]
-    sentences += [f"Left out on the way: {count} {reason}." for reason, count in raw.notes.items()]
-    faults = list[str]()
-    rows = read_rows(table, raw, options, "", faults)
-    sentences.append(
-        _tried_proposal(table, raw, options).text(given)
-        if faults
-        else f"It reads as it is: {len(rows):,} answers."
-    )
-    return redact_message("\n".join(sentences))
 
 
 def read_rows(
@@ -629,7 +623,8 @@ def _checked(
             shown = shaped.sides_shown and "order" not in rows
             filled = complete(table, rows, sides_shown=shown, numbered=numbered)
             if options.get("repeats") == "drop" and table == "verdicts":
-                copies = _turned_copies(rows, filled.drop(columns="repeat"))
+                own = rows["repeat"].to_numpy() if "repeat" in rows else 0
+                copies = _turned_copies(rows, filled.assign(repeat=own))
                 if copies.any():
                     shaped.notes[COPIES] = shaped.notes.get(COPIES, 0) + int(copies.sum())
                     rows = rows[~copies]

@@ -715,6 +715,13 @@ SO = {
     "orders that the file says are not added to": case(
         [{**PLAIN, "order": "ab"}, {**TURNED, "order": None}], "", order=["ba", None]
     ),
+    "repeats that the file numbers are no copies": case(
+        [{**PLAIN, "repeat": 0}, {**TURNED, "repeat": 1}],
+        "",
+        more={"repeats": "drop"},
+        won="alpha alpha",
+        repeat=[0, 1],
+    ),
     "an order left out": case(
         asked_twice("swapped", 1),
         "",
