@@ -456,16 +456,6 @@ def test_the_plan_counts_calls_and_asks_nothing(monkeypatch):
     assert plan["cost_usd"].isna().to_dict() == {"json": False, "logprob": True}
 
 
-def test_what_is_recorded_takes_nothing_more_in_a_plan(monkeypatch):
-    ledger = StandIn(monkeypatch, choose(0))
-    judge = replace(JUDGE, price_prompt=1.0, price_completion=2.0)
-    judged(ledger, [judge])
-    plan = plan_verdicts(plan_questions(*make_study(), [judge]), ledger)
-    nothing = {"prompt_tokens": 0, "completion_tokens": 0, "cost_usd": 0.0, "at_most_usd": 0.0}
-    assert plan.iloc[0].to_dict() | nothing == plan.iloc[0].to_dict()
-    assert plan[["n_calls", "n_recorded"]].to_numpy().tolist() == [[12, 12]]
-
-
 def test_a_schema_is_asked_for_strictly_and_of_no_letter_and_room_follows_the_judges_option():
     question, letter = (plan_questions(*make_study(), [judge])[0] for judge in (JUDGE, LETTERS))
     schema = {"name": "judgement", "strict": True, "schema": question.template.schema}

@@ -94,10 +94,9 @@ def collected(held, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "of_judge", "said"),
     [
-        ({}, {}, "3 histories"),
-        ({}, {}, "21 calls to make, for 0.0"),  # 3 replies; 3 pairs of 3 histories in both orders
-        # replies one by one, verdicts four at once: 3 + 18 / 4 s; 2 * 3 * 30 + 2 * 18 * 30 / 4 s
-        ({}, {}, "Between 0.1 and 7.5 minutes."),
+        # 3 replies; 3 pairs of 3 histories in both orders. Replies one by one, verdicts four at once:
+        # 3 + 18 / 4 s; 2 * 3 * 30 + 2 * 18 * 30 / 4 s
+        ({}, {}, "3 histories.*21 calls to make, for 0.0.*Between 0.1 and 7.5 minutes."),
         ({"max_concurrency": 1}, {}, "Between 0.3 and 21.0 minutes."),  # 3 + 18 s; 180 + 36 * 30 s
         # 3 s + 18 / 6 min; 3 + 36 / 6 min
         ({}, {"requests_per_minute": 6}, "Between 3.0 and 9.0 minutes."),
@@ -109,7 +108,7 @@ def test_a_dry_run_says_what_a_run_would_take_and_asks_nothing(
 ):
     project(**{"judges": [judge | (of_judge or {})], **changes})
     assert main(["mine", "--dry-run"]) == 0
-    assert said in capsys.readouterr().out
+    assert re.search(said, capsys.readouterr().out, re.DOTALL)
     assert provider.requests == []
 
 
@@ -180,10 +179,10 @@ class Terminal:
     ("budget", "answer", "code", "asked"),
     [
         *((None, answer, 2, 0) for answer in ("", "0")),
-        *((None, answer, 1, 0) for answer in ("much", "1e-9")),
+        (None, "much", 1, 0),
         (None, "0.5", 0, ASKED),
         (1, "y", 0, ASKED),
-        *((1, answer, 2, 0) for answer in ("n", "")),
+        (1, "n", 2, 0),
     ],
 )
 def test_on_a_terminal_somebody_is_asked_for_a_budget_or_whether_to_go_on(
