@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -30,6 +29,7 @@ __all__ = ["QUESTIONS"]
 QUESTIONS = ("preference", "strength", "reason", "dimension", "reply")  #: What Potato's pages ask.
 HISTORY, AROUND = "annotation_history.jsonl", "__phase_page__"
 """Potato's file of every answer, and its name for the pages around the study."""
+ANSWERS = "instance_id_to_label_to_value"
 #: Questions answered in words, which can be wiped; a side or a strength can only be changed.
 TEXTS = ("reply", "reason")
 LIMITS = f"1 to {MAX_SENTENCES} sentences, no more than {MAX_WORDS} words"  #: As pages say them.
@@ -66,7 +66,17 @@ def read_potato(folder: Path) -> pd.DataFrame:
     pages = []
     for file, state in states.items():
         history, behaviour = _history(file.with_name(HISTORY)), _behaviour(state, typed)
-        answers = _answers(state, history, behaviour)
+        for item, given in state[ANSWERS].items():
+            if len(set(_asked(given))) < len(given):
+                raise StudyError(
+                    f"Somebody gave two answers to a question of the page {item!r}; a damaged"
+                    " export."
+                )
+        _restore(state, history, behaviour)
+        answers = {
+            item: {str(label["schema"]): str(value) for label, value in given}
+            for item, given in state[ANSWERS].items()
+        }
         changed = _changed_later(file.with_name(HISTORY))
         if not _agreed(state, history):
             if answers:
@@ -104,16 +114,7 @@ def restore_answers(folder: Path) -> int:
     typed = _typing(folder / "project.sqlite")
     restored = 0
     for file, state in _load_states(folder).items():
-        kept = state.setdefault("instance_id_to_label_to_value", {})
-        words = list(
-            _last_words(state, _history(file.with_name(HISTORY)), _behaviour(state, typed))
-        )
-        for item, question, label, value in words:
-            given = kept.get(item, [])
-            if value not in [str(answer) for about, answer in given if about["schema"] == question]:
-                others = [one for one in given if one[0]["schema"] != question]
-                kept[item] = [*others, [{"schema": question, "name": label}, value]]
-                restored += 1
+        restored += _restore(state, _history(file.with_name(HISTORY)), _behaviour(state, typed))
         write_atomically(file, json.dumps(state, indent=2).encode(), private=True)
     return restored
 
@@ -218,8 +219,8 @@ def _load_states(folder: Path) -> dict[Path, JsonObject]:
         state = load_json(file)
         try:
             given = (state["user_id"], state["instance_id_ordering"])
-            kept = (state.get("instance_id_to_label_to_value") or {}).values()
-            given += tuple(label["schema"] for label, _ in itertools.chain(*kept))
+            state[ANSWERS] = state.get(ANSWERS) or {}
+            given += tuple(_asked(answers) for answers in state[ANSWERS].values())
         except (AttributeError, LookupError, TypeError, ValueError):
             raise StudyError(
                 f"{_position_of(file)} lacks user_id or instance_id_ordering, or a schema of an"
@@ -227,6 +228,10 @@ def _load_states(folder: Path) -> dict[Path, JsonObject]:
             ) from None
         states[file] = state
     return states
+
+
+def _asked(answers: list[tuple[JsonObject, Any]]) -> list[str]:
+    return [str(label["schema"]) for label, _ in answers]
 
 
 def _behaviour(state: JsonObject, typed: dict[tuple[str, str], dict[str, Typed]]) -> JsonObject:
@@ -314,34 +319,21 @@ def _typing(file: Path) -> dict[tuple[str, str], dict[str, Typed]]:
     return notes
 
 
-def _answers(
-    state: JsonObject, history: Answered, behaviour: JsonObject
-) -> dict[str, dict[str, str]]:
-    """Merge the history's last words into the state: item -> question -> answer."""
-    answers: dict[str, dict[str, str]] = {}
-    for item, given in (state.get("instance_id_to_label_to_value") or {}).items():
-        answers[item] = {str(label["schema"]): str(value) for label, value in given}
-        if len(answers[item]) < len(given):
-            raise StudyError(
-                f"Somebody gave two answers to a question of the page {item!r}; a damaged export."
-            )
-    for item, question, _, value in _last_words(state, history, behaviour):
-        answers.setdefault(item, {})[question] = value
-    return answers
-
-
-def _last_words(
-    state: JsonObject, history: Answered, behaviour: JsonObject
-) -> Iterator[tuple[str, str, str, str]]:
-    """Yield item, question, label and last value; a text wiped at the end stays wiped."""
-    kept = state.get("instance_id_to_label_to_value") or {}
+def _restore(state: JsonObject, history: Answered, behaviour: JsonObject) -> int:
+    """Put a history's last words where the state lacks them; a text wiped at the end stays so."""
+    restored = 0
     for item in state["instance_id_ordering"]:
-        stood = {label["schema"] for label, _ in kept.get(item, [])}
+        kept = {label["schema"]: (label, value) for label, value in state[ANSWERS].get(item, [])}
         typed = (behaviour.get(item) or {}).get("typing_summaries") or {}
-        for question, (label, value) in history.get(item, {}).items():
+        for question, (name, value) in history.get(item, {}).items():
             chars = (typed.get(f"{question}:::text_box") or {}).get("final_chars")
-            if question not in TEXTS or question in stood or chars:
-                yield item, question, label, value
+            lost = question not in kept and (question not in TEXTS or chars)
+            if lost or (question in kept and str(kept[question][1]) != value):
+                kept[question] = ({"schema": question, "name": name}, value)
+                restored += 1
+        if kept:
+            state[ANSWERS][item] = [*kept.values()]
+    return restored
 
 
 def _times(behaviour: JsonObject) -> dict[str, float | None]:
