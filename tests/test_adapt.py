@@ -12,7 +12,6 @@ from adapt_pages import make_project, read_blocks, run_page
 
 from heart_collect.calls.ledger import open_ledger
 from heart_collect.calls.models import read_models
-from heart_collect.judging.prompts import ProtocolError, load_protocol
 from heart_collect.judging.recipe import RecipeError, read_recipe
 from heart_utils.report.tables import read_results
 from heart_utils.runs import find_root
@@ -151,13 +150,6 @@ def test_a_recipe_that_cannot_be_followed_says_so_before_anything_is_asked(proje
     change_recipe(project, was, now)
     with pytest.raises(RecipeError, match=re.escape(said)):
         read_recipe("own_histories")
-
-
-def test_a_protocol_goes_by_the_name_of_its_file(project):
-    file = project / "data" / "protocols" / "coaching.yaml"
-    file.rename(file.with_name("other.yaml"))
-    with pytest.raises(ProtocolError, match="name is 'coaching', expected the file's own, 'other'"):
-        load_protocol("other")
 
 
 def test_a_model_is_told_the_words_of_the_recipe_and_others_make_another_call(project, provider):

@@ -90,12 +90,6 @@ def test_without_clustering_the_bound_is_clopper_and_pearsons():
     )
 
 
-def test_votes_that_err_together_say_less():
-    apart = risk_bound(np.ones(40), np.full(40, 10.0), 0.05)
-    together = risk_bound(np.repeat([10.0, 0.0], [4, 36]), np.full(40, 10.0), 0.05)
-    assert together > apart + 0.05
-
-
 def test_testing_stops_at_the_first_threshold_that_fails():
     wrong = np.repeat([0, 1, 0], [300, 100, 600])
     confidence = np.repeat([0.9, 0.5, 0.1], [300, 100, 600])

@@ -138,16 +138,6 @@ def test_a_number_on_the_edge_of_two_roundings_keeps_the_line_it_has(build):
     assert read_pinned(build.root)["one/share"] == "12.3"
 
 
-def test_a_page_that_prints_more_digits_is_told(build):
-    build()
-    pinned = {name: number.text for name, number in build().items()}
-    page = build.root / "book" / "intro.md"
-    page.write_text(page.read_text() + "{glue:text}`../notebooks/one.ipynb::share:.2f`")
-    assert [str(moved) for moved in compare(pinned, read_printed(build.root))] == [
-        "one/share: 12.3 -> 12.35"
-    ]
-
-
 def test_the_command_says_what_moved_and_that_nothing_did(build, monkeypatch, capsys):
     monkeypatch.setattr("tools.pin.find_root", lambda: build.root)
     for values in ({}, {"n": 17}, {"n": 17}):
