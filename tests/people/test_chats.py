@@ -1,7 +1,10 @@
 """People who talk with simulated seekers: what is kept of each turn, and what becomes of it."""
 
+import importlib
 import json
+import multiprocessing
 import stat
+import sys
 
 import numpy as np
 import pandas as pd
@@ -363,3 +366,18 @@ def test_answers_are_not_written_over_and_named_if_cut_short_or_of_another_study
     file.unlink()
     with pytest.raises(StudyError, match="holds no answers"):
         import_study(run, folder)
+
+
+def import_for_raters():
+    for name in [*sys.modules]:
+        if name.startswith(("aiohttp", "heart_collect.people")):
+            del sys.modules[name]
+    sys.modules["aiohttp"] = None
+    importlib.import_module("heart_collect.people.study")
+
+
+def test_who_rates_or_writes_replies_needs_no_package_of_those_who_talk():
+    importing = multiprocessing.get_context("fork").Process(target=import_for_raters)
+    importing.start()
+    importing.join()
+    assert importing.exitcode == 0

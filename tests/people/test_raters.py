@@ -581,20 +581,54 @@ def test_the_same_pair_with_its_sides_changed_is_a_second_order_of_an_imported_f
     assert sorted(twice["order"]) == ["ab", "ba"]
 
 
-def test_an_imported_file_may_have_headers_and_words_of_its_own_and_rejected_rows(compared):
-    batch = """\
+BATCH = """\
 WorkerId,Input.left,Input.right,Answer.choice,AssignmentStatus,Approve,Reject
 A1XYZ23456789,person-h00,model-h00,L,Approved
 A2XYZ23456789,model-h00,person-h00,R,Rejected
 """
-    named = {"WorkerId": "rater", "Answer.choice": "choice"}
-    named |= {f"Input.{side}": side for side in ("left", "right")}
-    how = {"columns": named, "words": {"L": "left", "R": "right"}, "statement": STATEMENT}
-    file, only = csv_file(compared, batch), {"AssignmentStatus": "Approved"}
-    verdicts = import_study(compared, file, only=only, **how).verdicts
+OF_BATCH = {
+    "columns": {
+        "WorkerId": "rater",
+        "Input.left": "left",
+        "Input.right": "right",
+        "Answer.choice": "choice",
+    },
+    "words": {"L": "left", "R": "right"},
+}
+LABEL_STUDIO = """[{"id": 7, "data": {"left_reply": "person-h00", "right_reply": "model-h00"},
+"annotations": [{"completed_by": 3, "was_cancelled": false, "result": [
+{"type": "pairwise", "value": {"selected": "left"}}]}]}]"""
+OF_LABEL_STUDIO = {
+    "columns": {
+        "*": None,
+        "annotations.completed_by": "rater",
+        "data.left_reply": "left",
+        "data.right_reply": "right",
+        "annotations.result.value.selected": "choice",
+    },
+    "only": {"annotations.was_cancelled": "false", "annotations.result.type": "pairwise"},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "how"),
+    [
+        ("batch.csv", BATCH, OF_BATCH | {"only": {"AssignmentStatus": "Approved"}}),
+        ("export.json", LABEL_STUDIO, OF_LABEL_STUDIO),
+    ],
+)
+def test_an_imported_file_may_have_headers_words_and_paths_of_its_own(compared, name, content, how):
+    file = compared.folder / name
+    file.write_text(content)
+    verdicts = import_study(compared, file, statement=STATEMENT, **how).verdicts
     assert verdicts[["verdict", "order"]].to_numpy().tolist() == [["b", "ba"]]
+
+
+def test_rows_of_an_imported_file_that_may_not_count_are_refused(template, tmp_path):
+    file = tmp_path / "batch.csv"
+    file.write_text(BATCH)
     with pytest.raises(StudyError, match="1 of 2 rows may not count: AssignmentStatus is 'Rej"):
-        import_study(compared, file, **how)
+        import_study(template, file, statement=STATEMENT, **OF_BATCH)
 
 
 def test_a_csv_needs_a_rater_statement_too(compared, tmp_path, capsys):
