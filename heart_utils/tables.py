@@ -316,10 +316,10 @@ def repeats(table: pd.DataFrame, keys: Sequence[str]) -> NDArray[np.bool_]:
 
 
 def _constant(cells: pd.Series) -> bool:
-    n_empty = int(cells.isna().sum())
-    if n_empty or cells.empty:
-        return n_empty == len(cells)
-    return bool(cells.eq(cells.iloc[0]).all())
+    empty = cells.isna()
+    if cells.empty or empty.iloc[0] or empty.iloc[-1]:
+        return bool(empty.all())
+    return bool(cells.iloc[0] == cells.iloc[-1] and cells.eq(cells.iloc[0]).all())
 
 
 def _check_keys(name: str, table: pd.DataFrame) -> None:

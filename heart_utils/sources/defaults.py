@@ -146,9 +146,9 @@ def _evident_cells(what: Column, value: Any, index: pd.Index) -> Any:
 
 def _name_pairs(rows: pd.DataFrame, sides_shown: bool, numbered: bool) -> None:
     """Name pairs by history and responders, a first in the alphabet."""
-    n, names = len(rows), pd.concat([rows[side] for side in SIDES])
-    codes, responders = pd.factorize(names, sort=True)
-    first, second = codes[:n], codes[n:]
+    found = [pd.factorize(rows[side]) for side in SIDES]
+    responders = pd.Index(sorted({*found[0][1], *found[1][1]}), dtype="str")
+    first, second = (np.append(responders.get_indexer(names), -1)[codes] for codes, names in found)
     if "pair_id" in rows:
         seen = pd.DataFrame({"a": first, "b": second}).groupby(rows["pair_id"].to_numpy())
         a, b = (seen[side].transform("first").to_numpy() for side in "ab")
@@ -165,12 +165,9 @@ def _name_pairs(rows: pd.DataFrame, sides_shown: bool, numbered: bool) -> None:
     if turned.any():
         if sides_shown:
             _note_orders(rows.loc[again], pd.Series(turned, rows.index), rows)
-        for column, other in {"verdict": OTHER_SIDE, "order": OTHER_ORDER}.items():
+        for column, opposite in {"verdict": OTHER_SIDE, "order": OTHER_ORDER}.items():
             if rows[column].notna().any():
-                changed = rows[column].map(other)
-                rows[column] = rows[column].mask(
-                    turned & changed.notna(), changed.astype(rows[column].dtype)
-                )
+                rows.loc[turned, column] = rows.loc[turned, column].replace(opposite)
         if rows["p_a"].notna().any():
             p_a = pd.to_numeric(rows["p_a"], errors="coerce")
             rows["p_a"] = rows["p_a"].mask(turned & p_a.notna(), 1 - p_a)
