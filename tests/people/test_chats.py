@@ -357,7 +357,10 @@ def test_answers_are_not_written_over_and_named_if_cut_short_or_of_another_study
     whole = file.read_text()
     for damaged, told in (
         (whole[: len(whole) // 2], "seat-001.json is not whole JSON"),
-        (whole.replace("h00--", "h77--").replace("h01--", "h78--"), "never shown in this study"),
+        (
+            whole.replace("h00--", "h77--").replace("h01--", "h78--"),
+            r"never shown in this study, 'seat-001\.001",
+        ),
         (whole.replace('"began"', '"begun"'), "lacks began"),
     ):
         file.write_text(damaged)
