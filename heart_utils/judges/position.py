@@ -296,7 +296,9 @@ def _identified(authors: Array, features: Array) -> NDArray[np.bool_]:
     return np.diff(ranks) > 0
 
 
-def tested(values: Array, n_clusters: int, ci_level: float, **ends: float) -> dict[str, float]:
+def interval_and_p(
+    values: Array, n_clusters: int, ci_level: float, **ends: float
+) -> dict[str, float]:
     """Compute interval and p value of the first value from its resamples."""
     low, high = interval_of(float(values[0]), values[1:], n_clusters, ci_level, **ends)
     p = p_value(float(values[0]), values[1:], n_clusters) if np.isfinite(low) else np.nan

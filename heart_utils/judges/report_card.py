@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from heart_utils.judges import Record, words_of_record
-from heart_utils.judges.position import BiasError, tested
+from heart_utils.judges.position import BiasError, interval_and_p
 from heart_utils.ratings.resampling import (
     ENOUGH_CLUSTERS,
     Rng,
@@ -311,7 +311,7 @@ def measure_halo(
         first.append(distinct.assign(kinds=name))
         second.append(_second(table[0], pairs, raters, dimensions).assign(kinds=name))
     shares = [_first_share(table[:, number, :, number]) for number in range(len(raters))]
-    ends = [tested(share, n_clusters, ci_level, least=0.0, most=1.0) for share in shares]
+    ends = [interval_and_p(share, n_clusters, ci_level, least=0.0, most=1.0) for share in shares]
     of_raters = pd.DataFrame(ends).assign(first_share=[share[0] for share in shares], rater=raters)
     return Halo(
         dimensions=pd.concat(first, ignore_index=True),
@@ -375,7 +375,7 @@ def _distinct(
     convergent = _nanmean(both[:, :, diagonal], (1,))
     discriminant = _nanmean(np.where(diagonal, np.nan, both), (1, 3))
     difference = convergent - discriminant
-    tests = pd.DataFrame([tested(values, n_clusters, ci_level) for values in difference.T])
+    tests = pd.DataFrame([interval_and_p(values, n_clusters, ci_level) for values in difference.T])
     tests = tests.assign(
         dimension=dimensions,
         convergent=convergent[0],
@@ -556,6 +556,6 @@ def _contrast(
             why, se = "a mean lies at the end of the scale, or a side has no reply", np.nan
         ends = dict.fromkeys(("ci_low", "ci_high", "p"), np.nan)
         if not why:
-            ends = tested(gap, n_clusters, ci_level)
+            ends = interval_and_p(gap, n_clusters, ci_level)
         row = {"scale": scale, "estimate": gap[0], "own_judge": judge[0], "own_others": others[0]}
         yield {**row, "why": why, **ends, "se": se, "n_clusters": n_clusters}
