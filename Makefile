@@ -155,7 +155,7 @@ pool: env ## join packed verdicts of several labs, and rate them with labs as cl
 	@$(PYTHON) -m tools.pool join $$FILES $$ARGS
 
 bench: env ## measure speed and coverage, side by side with other programs; NAME= for one bench
-	@$(PYTHON) -m benchmarks $(NAME) $$ARGS
+	@$(PYTHON) -m tools.bench $(NAME) $$ARGS
 
 measure-book: env ## count screens, words and lines of code of the chapters
 	@$(PYTHON) -m tools.measure_book

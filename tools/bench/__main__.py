@@ -1,4 +1,4 @@
-"""Measure the figures that this project claims: ``python -m benchmarks [NAME ...] [--quick]``.
+"""Measure the figures that this project claims: ``python -m tools.bench [NAME ...] [--quick]``.
 
 Every module of this package but this one is a bench of its name, if it has a function
 ``run(quick: bool) -> Iterator[Figure]``. To add one, add a module.
@@ -14,18 +14,16 @@ import platform
 import sys
 import time
 
-import benchmarks
+from tools import bench
 
 
 def main(arguments: list[str]) -> int:
     """Run the benches asked for, or all of them, and print one line a figure."""
     names = sorted(
-        module.name
-        for module in pkgutil.iter_modules(benchmarks.__path__)
-        if module.name != "__main__"
+        module.name for module in pkgutil.iter_modules(bench.__path__) if module.name != "__main__"
     )
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description=__doc__.splitlines()[0]
+        prog="python -m tools.bench", description=__doc__.splitlines()[0]
     )
     parser.add_argument(
         "names",
@@ -47,7 +45,7 @@ def main(arguments: list[str]) -> int:
     unknown = sorted(set(options.names) - set(names))
     if unknown:
         parser.error(f"there is no bench {', '.join(unknown)}; there are {', '.join(names)}")
-    print(f"command: python -m benchmarks {' '.join(arguments)}".rstrip())
+    print(f"command: python -m tools.bench {' '.join(arguments)}".rstrip())
     print(
         f"machine: {len(os.sched_getaffinity(0))} cores, {platform.machine()}, Python"
         f" {platform.python_version()}"
@@ -56,10 +54,10 @@ def main(arguments: list[str]) -> int:
         start = time.perf_counter()
         print(
             f"\n{name}:"
-            f" {(importlib.import_module(f'benchmarks.{name}').__doc__ or '').splitlines()[0]}",
+            f" {(importlib.import_module(f'tools.bench.{name}').__doc__ or '').splitlines()[0]}",
             flush=True,
         )
-        for figure in importlib.import_module(f"benchmarks.{name}").run(options.quick, **chosen):
+        for figure in importlib.import_module(f"tools.bench.{name}").run(options.quick, **chosen):
             verdict = {None: "", True: "met", False: "MISSED"}[figure.met]
             value = f"{figure.value:.0f}" if figure.value >= 1000 else f"{figure.value:.3g}"
             line = (

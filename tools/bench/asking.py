@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from benchmarks import Figure
 from heart_utils import load_verdicts
 from heart_utils.simulate.coverage import compare_designs, simulate_designs
 from heart_utils.simulate.study import Panel, Spread
+from tools.bench import Figure
 
 PLACES = 0.6 * stats.norm.ppf((np.arange(17) + 0.5) / 17)
 FIELD = {f"model {number:02d}": place for number, place in enumerate(PLACES.tolist())}

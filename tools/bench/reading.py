@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from benchmarks import Figure
 from heart_utils import load_verdicts
+from tools.bench import Figure
 
 __all__ = ["run"]
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from benchmarks import Figure
 from heart_utils.ratings.verdicts import AgreementError
 from tests.drawn_votes import PANELS, Judges, Layout, draw_judged, measure_powered, measure_several
+from tools.bench import Figure
 
 MOST_FALSE = 5.0
 

@@ -16,10 +16,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from benchmarks import Figure
 from heart_utils import open_run, scores_to_verdicts
 from heart_utils.agreement.prediction_powered import prediction_powered_ratings
 from heart_utils.ratings.verdicts import Array
+from tools.bench import Figure
 
 QUALITY_SD = 1.0
 LEAD = 0.5  # log-odds of x over y on average

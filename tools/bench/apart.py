@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from benchmarks import Figure
 from heart_utils.ratings.ratings import Ratings, fit_ratings
 from tests.drawn_votes import draw_votes
+from tools.bench import Figure
 
 MOST = 6.5
 """Percent of studies in which anybody may be told apart where all are equal."""

@@ -15,7 +15,6 @@ import pandas as pd
 from scipy import stats
 from scipy.special import expit
 
-from benchmarks import Figure
 from heart_utils.gate import follow_both_orders
 from heart_utils.simulate.coverage import (
     CANDIDATE,
@@ -27,6 +26,7 @@ from heart_utils.simulate.coverage import (
     gate_strengths,
     simulate_gate,
 )
+from tools.bench import Figure
 
 N_RELEASES, N_FIXED, N_MOST, MARGIN = 8, 36, 108, 0.10
 

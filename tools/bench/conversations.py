@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from benchmarks import Figure
 from heart_collect.calls.ledger import open_ledger
 from heart_collect.calls.models import Model
 from tests.provider_process import (
@@ -22,6 +21,7 @@ from tests.provider_process import (
     read_statistics,
     serve_provider,
 )
+from tools.bench import Figure
 
 __all__ = ["run"]
 
@@ -85,7 +85,7 @@ def run(quick: bool) -> Iterator[Figure]:
 
 
 def _begin(address: str, url: str, n: int) -> subprocess.Popen[str]:
-    code = f"from benchmarks.conversations import talk_all; talk_all({address!r}, {url!r}, {n})"
+    code = f"from tools.bench.conversations import talk_all; talk_all({address!r}, {url!r}, {n})"
     command = [sys.executable, "-c", code]
     return subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from benchmarks import Figure
 from heart_utils.simulate.coverage import simulate_coverage
 from heart_utils.simulate.power import Design
+from tools.bench import Figure
 
 SIZE, N_RATERS = 6, 45
 PAIRS = SIZE * (SIZE - 1) // 2

@@ -14,11 +14,11 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from benchmarks import Figure
 from heart_collect.judging.calibration import LabelSource, calibrate_judge
 from heart_utils.gate import GateRule, compare_responders, decide_drops
 from heart_utils.ratings.ratings import POINTS, fit_ratings
 from heart_utils.report.calibration import powered_drops
+from tools.bench import Figure
 
 NAMES = ("old", "new", "x", "y")
 STRENGTHS = np.array([0.1, 0.1, 0.6, -0.6])

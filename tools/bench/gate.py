@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchmarks import Figure
 from heart_utils.simulate.coverage import PATIENT_RULE, simulate_gate
+from tools.bench import Figure
 
 N_RELEASES = 8
 

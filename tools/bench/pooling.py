@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks import Figure
 from tests.drawn_votes import measure_pooled
+from tools.bench import Figure
 
 # dialogues, pairs a dialogue, votes a pair, how strengths lie, and the most that may be left of the
 # mean squared error

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from benchmarks import Figure
 from heart_utils.agreement.generalizability import (
     check_reliability,
     variance_components,
 )
 from tests.drawn_scores import CONVERSATIONS, FACETS, TRUE, compare_equals, draw_scores
+from tools.bench import Figure
 from tools.calculator import published_scores
 
 MOST = 0.03

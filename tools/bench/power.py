@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import Figure
 from heart_utils.ratings.ratings import POINTS
 from heart_utils.simulate.coverage import simulate_power
 from heart_utils.simulate.full_study import calibrate
 from heart_utils.simulate.power import Design, minimum_gap
+from tools.bench import Figure
 
 PROMISED, NEAR = 0.8, 0.03
 SMALLER: dict[str, Any] = {"dialogue_sd": 0.5, "rater_sd": 0.35}

@@ -27,9 +27,9 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from benchmarks import Figure
 from heart_collect.calls.models import load_litellm
 from heart_utils.runs import find_root
+from tools.bench import Figure
 
 __all__ = ["change", "run", "sites"]
 

@@ -9,9 +9,9 @@ import pandas as pd
 from scipy.optimize import brentq
 from scipy.special import expit
 
-from benchmarks import Figure
 from heart_collect.judging.design import profile_features, rewrite_replies
 from heart_utils.judges.position import fit_logistic
+from tools.bench import Figure
 
 N, LABELS = 4, ("expert", "person", "ai")  # rewritings a history, all pairs of them in both orders
 # log-odds: of a reply, of an effect between histories, towards the first side

@@ -12,7 +12,6 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from benchmarks import Figure, seconds
 from heart_utils.agreement.agreement import pairwise_agreement
 from heart_utils.agreement.kappa import gwet_ac, krippendorff_alpha
 from heart_utils.agreement.panel import ENOUGH_VOTES, effective_judges, estimate_ceiling
@@ -20,6 +19,7 @@ from heart_utils.agreement.prediction_powered import prediction_powered_ratings
 from heart_utils.ratings.resampling import draw_weights
 from heart_utils.simulate.coverage import check_saving, label_some
 from heart_utils.simulate.study import Panel, Study, simulate_study
+from tools.bench import Figure, seconds
 
 Array = NDArray[np.float64]
 

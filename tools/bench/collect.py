@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import Figure
 from heart_collect.calls.engine import ask_all
 from heart_collect.calls.ledger import open_ledger
 from heart_collect.calls.models import Call, Model, Request, load_litellm
@@ -38,6 +37,7 @@ from tests.provider_process import (
     read_statistics,
     serve_provider,
 )
+from tools.bench import Figure
 
 __all__ = ["run"]
 
@@ -240,7 +240,7 @@ def _recorded(n: int) -> Iterator[Figure]:
             grown <= 40,
             f"of {n}, closed",
         )
-        code = f"from benchmarks.collect import read_again; read_again({url!r}, {n})"
+        code = f"from tools.bench.collect import read_again; read_again({url!r}, {n})"
         done = subprocess.run(
             [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
         )

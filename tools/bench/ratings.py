@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks import Figure, seconds
 from heart_utils.ratings.ratings import fit_ratings
 from heart_utils.simulate.study import Panel, simulate_study
+from tools.bench import Figure, seconds
 
 N_RESAMPLES = 1_000
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from benchmarks import Figure
 from heart_utils.ratings.ratings import fit_ratings
 from heart_utils.simulate.study import Panel, simulate_study
+from tools.bench import Figure
 
 STRENGTHS = {"w": 0.6, "x": 0.2, "y": -0.2, "z": -0.6}
 LAB_SD = 0.3
