@@ -59,9 +59,9 @@ def test_each_turn_is_on_the_disk_before_its_answer_is_shown(folder):
 
 def test_people_s_conversations_stand_beside_those_of_models_under_codes(run, folder):
     with talking(folder, name="Ann Example") as ann:
-        for _ in range(2):
+        for pasted in ("5", "4"):  # of nine letters
             ann.say("What happened?", typing_ms="1200", pasted="0")
-            ann.say("And then?", typing_ms="300", pasted="9")
+            ann.say("And then?", typing_ms="300", pasted=pasted)
             ann.next()
         assert ann.main == "debrief"
         ann.send(do="comments", comments="It was fine.")
@@ -71,8 +71,9 @@ def test_people_s_conversations_stand_beside_those_of_models_under_codes(run, fo
     assert talks["author_id"].str.fullmatch(r"writer-[0-9a-f]{8}").all()
     assert talks["history_id"].str.split("--").str[-1].tolist() == talks["seeker"].tolist()
     assert talks["cost_usd"].tolist() == pytest.approx([0.002] * 2)
-    columns = ["responder", "stop_reason", "typing_ms", "flags"]
-    assert talks[columns].to_numpy().tolist() == [["human", "length", 1500.0, ["pasted"]]] * 2
+    columns = ["responder", "stop_reason", "typing_ms"]
+    assert talks[columns].to_numpy().tolist() == [["human", "length", 1500.0]] * 2
+    assert talks["flags"].tolist() == [["pasted"], []]
     assert talks["call_ids"][0] == [None, "call-1", None, "call-2"]
     assert [ms > 0 for ms in talks["turn_ms"][0]] == [True, False, True, False]
     assert replies["reply_id"].tolist() == talks["conversation_id"].tolist()
