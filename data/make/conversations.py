@@ -34,7 +34,7 @@ from data.make.cuts import plain_form, read_words
 from heart_utils.agreement.generalizability import variance_components
 from heart_utils.agreement.kappa import icc
 from heart_utils.evidence import share_clustered
-from heart_utils.ratings.resampling import bootstrap_ci, interaction_codes
+from heart_utils.ratings.resampling import bootstrap_ci, two_way_error
 from heart_utils.sources.catalogue import Source
 from heart_utils.tables import DataError
 
@@ -457,23 +457,6 @@ def _slope(
     slope = float(x_rest @ y_rest / (x_rest @ x_rest))
     influence = x_rest * (y_rest - slope * x_rest) / (x_rest @ x_rest)
     return slope, two_way_error(influence, *clusters)
-
-
-def two_way_error(influence: np.ndarray, dialogue: np.ndarray, rater: np.ndarray) -> float:
-    """Compute a two-way cluster-robust standard error.
-
-    Cameron and others (2011), https://doi.org/10.1198/jbes.2010.07136.
-    """
-    cell, _ = interaction_codes(dialogue, dialogue.max() + 1, rater, rater.max() + 1)
-    by_dialogue, by_rater, by_cell = (
-        float((np.bincount(code, influence) ** 2).sum()) for code in (dialogue, rater, cell)
-    )
-    fewest = min(len(np.unique(dialogue)), len(np.unique(rater)))
-    return float(
-        np.sqrt(
-            max(by_dialogue + by_rater - by_cell, by_dialogue, by_rater) * fewest / (fewest - 1.0)
-        )
-    )
 
 
 def _experts_agree(wide: pd.DataFrame, experts: list[str]) -> list[dict[str, Any]]:

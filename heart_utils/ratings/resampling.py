@@ -373,6 +373,23 @@ def interaction_codes(one: Codes, n_one: int, other: Codes, n_other: int) -> tup
     return np.searchsorted(names, key), len(names)
 
 
+def two_way_error(influence: Array, dialogue: Codes, rater: Codes) -> float:
+    """Compute a two-way cluster-robust standard error.
+
+    Cameron and others (2011), https://doi.org/10.1198/jbes.2010.07136.
+    """
+    cell, _ = interaction_codes(dialogue, dialogue.max() + 1, rater, rater.max() + 1)
+    by_dialogue, by_rater, by_cell = (
+        float((np.bincount(code, influence) ** 2).sum()) for code in (dialogue, rater, cell)
+    )
+    fewest = min(len(np.unique(dialogue)), len(np.unique(rater)))
+    return float(
+        np.sqrt(
+            max(by_dialogue + by_rater - by_cell, by_dialogue, by_rater) * fewest / (fewest - 1.0)
+        )
+    )
+
+
 def clustered_error(influence: Array, weight: Array, *clusters: Codes) -> tuple[float, float]:
     """Compute the standard error of a weighted mean over clusters, one or two ways, and their size.
 

@@ -12,8 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data.make.conversations import CONVERSATIONS, two_way_error
+from data.make.conversations import CONVERSATIONS
 from data.make.official import derive
+from heart_utils.ratings.resampling import two_way_error
 from heart_utils.runs import find_root, open_run
 from heart_utils.sources import catalogue
 from heart_utils.tables import DataError
