@@ -13,7 +13,7 @@ from typing import Any
 
 from heart_collect.calls.models import NotAllowedError, quieten_litellm
 from heart_utils import __version__
-from heart_utils.extras import MissingExtraError
+from heart_utils.settings import MissingExtraError
 
 __all__: list[str] = []
 

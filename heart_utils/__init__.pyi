@@ -6,7 +6,7 @@ from .agreement.generalizability import (
     variance_components as variance_components,
     win_scores as win_scores,
 )
-from .agreement.kappa import (
+from .agreement.agreement import (
     cohen_kappa as cohen_kappa,
     icc as icc,
     judge_reliability as judge_reliability,
@@ -79,8 +79,8 @@ from .simulate.conversations import (
     ConversationCosts as ConversationCosts,
     plan_conversations as plan_conversations,
 )
-from .simulate.full_study import calibrate as calibrate
-from .simulate.power import (
+from .simulate.study import calibrate as calibrate
+from .simulate.study import (
     Design as Design,
     minimum_gap as minimum_gap,
     plan_study as plan_study,

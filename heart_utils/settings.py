@@ -1,10 +1,11 @@
-"""Settings written as YAML, read strictly."""
+"""Settings written as YAML, read strictly, and what is said where an extra is missing."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Annotated, Any, TypeAlias
 import yaml
 from pydantic import Field, TypeAdapter, ValidationError
 
-__all__ = ["Text"]
+__all__ = ["MissingExtraError", "Text"]
 
 #: An object of JSON or a mapping of YAML as it was read; what it holds is checked where it is used.
 JsonObject: TypeAlias = dict[str, Any]
@@ -161,3 +162,32 @@ def _place(path: Sequence[Any], content: Any) -> tuple[Any, ...]:
 def said(value: object) -> str:
     """Show a value in a message, cut short."""
     return "empty" if value in (None, "", [], {}) else repr(value)[:60]
+
+
+PACKAGES = {
+    "plots": "matplotlib seaborn",
+    "excel": "openpyxl",
+    "collect": (
+        "litellm 'sqlalchemy>=2' zstandard psutil tenacity 'psycopg[binary]' dask distributed"
+        " aiohttp itsdangerous"
+    ),
+}
+"""What each extra brings, as pip is told to install it."""
+
+
+class MissingExtraError(ModuleNotFoundError):
+    """A package is missing that an extra would have brought."""
+
+
+@contextmanager
+def extra(name: str) -> Iterator[None]:
+    """Name the extra to install if a package is missing in this block."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = str(error.name).partition(".")[0]
+        raise MissingExtraError(
+            f"{package} is not installed. It comes with the extra {name}: pip install '.[{name}]'"
+            f" in a checkout of this project, or elsewhere: pip install {PACKAGES[name]}",
+            name=package,
+        ) from None

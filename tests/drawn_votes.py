@@ -14,7 +14,7 @@ from heart_utils.ratings.bradley_terry import fit_strengths
 from heart_utils.ratings.other_models import pool_strengths
 from heart_utils.ratings.ratings import fit_ratings
 from heart_utils.simulate.coverage import limiting_strengths
-from heart_utils.simulate.power import normal_nodes
+from heart_utils.simulate.study import normal_nodes
 
 Array = NDArray[np.float64]
 

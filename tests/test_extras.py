@@ -14,9 +14,9 @@ from heart_collect import collect
 from heart_collect.calls import models
 from heart_collect.calls.ledger import Ledger
 from heart_utils import fit_ratings, plot_leaderboard
-from heart_utils.extras import PACKAGES, MissingExtraError
 from heart_utils.report import commands
 from heart_utils.runs import find_root
+from heart_utils.settings import PACKAGES, MissingExtraError
 
 
 def test_what_pip_is_told_to_install_is_what_the_package_declares():
@@ -87,7 +87,7 @@ def test_what_chapters_import_needs_no_package_that_only_calls_need():
     assert ended.returncode == 0, ended.stderr
     code = f"""
 import heart_collect
-from heart_utils.extras import MissingExtraError
+from heart_utils.settings import MissingExtraError
 for name in {sorted(ASKS)}:
     try: getattr(heart_collect, name)
     except MissingExtraError as error: print(name, error)

@@ -37,7 +37,7 @@ VISIT = """
 import sys, pandas as pd, heart_collect, heart_utils
 from pathlib import Path
 from heart_utils import fit_ratings, load_histories, load_verdicts, open_run
-from heart_utils.extras import MissingExtraError
+from heart_utils.settings import MissingExtraError
 needs = []
 for name in heart_utils.__all__:
     getattr(heart_utils, name)

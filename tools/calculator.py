@@ -5,7 +5,7 @@ The file is `book/style/calculator_data.js`.
 ``python -m tools.calculator`` writes them again, for instance after a change of the formula or of a
 price.
 
-A page cannot call :func:`heart_utils.simulate.power.plan_study`, so what its formula needs beside
+A page cannot call :func:`heart_utils.simulate.study.plan_study`, so what its formula needs beside
 sums and products is computed here on grids: three covariances by the two standard deviations and
 the share of ties, and quantiles of Student's t; and the variance components of published scores,
 for :func:`heart_utils.agreement.generalizability.cheapest_design` and
@@ -30,7 +30,7 @@ from heart_utils.ratings.ratings import POINTS
 from heart_utils.ratings.resampling import FEW_RATERS
 from heart_utils.runs import PUBLIC, find_root, open_run, write_atomically
 from heart_utils.simulate.conversations import find_shift
-from heart_utils.simulate.power import (
+from heart_utils.simulate.study import (
     LARGEST_GAP,
     LEAST_A_PAIR,
     OTHERS,

@@ -280,7 +280,7 @@ class Flow:
             return {f"measured/{_text(call.args[0]) if call.args else home.split('.')[2]}"}
         if home.endswith(".read_sides"):
             return {"replies", "verdicts"}  # of the gate's run, unless the names carry another
-        if home.endswith(".full_study.Margins"):
+        if home.endswith(".study.Margins"):
             return {"quoted"}  # HEART's published shares
         if called == "choose_histories":
             return {"demo"}  # of another recipe than the run's, whose tables are read

@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 
 from heart_utils.runs import Run, open_run
-from heart_utils.simulate.full_study import simulate_heart
-from heart_utils.simulate.study import Study
+from heart_utils.simulate.study import Study, simulate_heart
 
 __all__ = ["write_full_study"]
 

@@ -31,8 +31,8 @@ from scipy.sparse.linalg import lsqr
 
 from data.make.columns import keep_columns, need_score, need_words
 from data.make.cuts import plain_form, read_words
+from heart_utils.agreement.agreement import icc
 from heart_utils.agreement.generalizability import variance_components
-from heart_utils.agreement.kappa import icc
 from heart_utils.evidence import share_clustered
 from heart_utils.ratings.resampling import bootstrap_ci, two_way_error
 from heart_utils.sources.catalogue import Source

@@ -36,8 +36,8 @@ from heart_collect.calls.outcomes import (
     secrets_of,
 )
 from heart_collect.calls.prices import check_money, cost, plan_call, reserve
-from heart_utils.extras import extra
 from heart_utils.identities import redact_message
+from heart_utils.settings import extra
 
 with extra("collect"):
     import sqlalchemy as sa

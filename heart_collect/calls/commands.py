@@ -28,7 +28,6 @@ from heart_collect.calls.models import (
     key_fault,
 )
 from heart_collect.calls.prices import BudgetError, check_prices, is_paid, price_fault
-from heart_utils.extras import extra
 from heart_utils.identities import refuse_identities
 from heart_utils.runs import (
     Run,
@@ -38,7 +37,7 @@ from heart_utils.runs import (
     strictest_licence,
     write_atomically,
 )
-from heart_utils.settings import JsonObject
+from heart_utils.settings import JsonObject, extra
 
 with extra("collect"):
     import sqlalchemy as sa

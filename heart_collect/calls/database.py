@@ -18,9 +18,8 @@ from urllib.parse import quote
 
 from heart_collect.calls.models import Call, Request
 from heart_collect.calls.outcomes import is_blank
-from heart_utils.extras import extra
 from heart_utils.runs import Run, RunError, open_run
-from heart_utils.settings import read_yaml
+from heart_utils.settings import extra, read_yaml
 
 with extra("collect"):
     import sqlalchemy as sa

@@ -28,8 +28,8 @@ from heart_collect.calls.models import (
     local_model,
 )
 from heart_collect.calls.prices import BudgetError, check_money, plan_call
-from heart_utils.extras import extra
 from heart_utils.runs import checksum
+from heart_utils.settings import extra
 
 with extra("collect"):
     import sqlalchemy as sa

@@ -62,8 +62,8 @@ from heart_collect.calls.models import (
     other_addresses,
     request_key,
 )
-from heart_utils.extras import extra
 from heart_utils.runs import Run
+from heart_utils.settings import extra
 
 with extra("collect"):
     import psutil  # type: ignore[import-untyped]

@@ -24,8 +24,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import Field
 
-from heart_utils.extras import extra
-from heart_utils.settings import JsonObject, Text, read_strictly
+from heart_utils.settings import JsonObject, Text, extra, read_strictly
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -10,8 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from heart_collect.calls.models import Call, Model, Request, load_litellm, provider_at
-from heart_utils.extras import extra
-from heart_utils.settings import JsonObject
+from heart_utils.settings import JsonObject, extra
 
 __all__ = ["MAX_GROWTH", "BudgetError", "price"]
 

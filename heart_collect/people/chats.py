@@ -34,10 +34,9 @@ from heart_collect.people.exports import (
     load_items,
     load_json,
 )
-from heart_utils.extras import extra
 from heart_utils.identities import redact_contacts, redact_message
 from heart_utils.runs import RunError, visible_text, write_atomically
-from heart_utils.settings import JsonObject
+from heart_utils.settings import JsonObject, extra
 
 with extra("collect"):
     from aiohttp import web

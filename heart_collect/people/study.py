@@ -45,7 +45,6 @@ from heart_collect.people.assignment import (
 from heart_collect.people.exports import LIMITS, hold_answers, load_about, restore_answers
 from heart_collect.people.raters import LABELS, STATEMENT, TIE
 from heart_utils import __version__
-from heart_utils.extras import MissingExtraError
 from heart_utils.runs import (
     Run,
     csv_text,
@@ -54,7 +53,7 @@ from heart_utils.runs import (
     visible_text,
     write_together,
 )
-from heart_utils.settings import JsonObject, Text, read_strictly, read_yaml
+from heart_utils.settings import JsonObject, MissingExtraError, Text, read_strictly, read_yaml
 
 __all__ = ["ASKED_OF_PUBLIC", "KINDS"]
 

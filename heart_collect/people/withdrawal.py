@@ -158,7 +158,7 @@ def _clear_ledger(run: Run, _: Sequence[Path], theirs: _Theirs) -> Iterator[str]
     from heart_collect.calls.database import calls, chunks, keys_in, ledger_file, pack_call
     from heart_collect.calls.ledger import open_ledger
     from heart_collect.calls.models import Call
-    from heart_utils.extras import extra
+    from heart_utils.settings import extra
 
     with extra("collect"):
         import sqlalchemy as sa

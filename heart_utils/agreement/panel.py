@@ -8,8 +8,16 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from heart_utils.agreement.agreement import A, B, VotePairs, number_groups, pair_votes
-from heart_utils.agreement.kappa import answer_sheet, cluster_of_unit, one_dimension
+from heart_utils.agreement.agreement import (
+    A,
+    B,
+    VotePairs,
+    answer_sheet,
+    cluster_of_unit,
+    number_groups,
+    one_dimension,
+    pair_votes,
+)
 from heart_utils.ratings.resampling import (
     ENOUGH_CLUSTERS,
     Rng,

@@ -16,10 +16,10 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from heart_utils.extras import extra
 from heart_utils.ratings.verdicts import complete_starts, is_simulated
 from heart_utils.report import WORDS, Html
 from heart_utils.runs import csv_text, find_root
+from heart_utils.settings import extra
 from heart_utils.tables import need_columns
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from heart_utils.extras import MissingExtraError, extra
 from heart_utils.identities import refuse_identities
 from heart_utils.judges import NOT_CALIBRATED, Record, words_of_record
 from heart_utils.ratings.ratings import count_orders
@@ -35,6 +34,7 @@ from heart_utils.report.figures import (
 )
 from heart_utils.runs import csv_text, known_people, visible_text, write_together
 from heart_utils.scores import weigh_scores
+from heart_utils.settings import MissingExtraError, extra
 from heart_utils.tables import check_table
 
 if TYPE_CHECKING:

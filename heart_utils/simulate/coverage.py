@@ -24,8 +24,14 @@ from heart_utils.ratings.bradley_terry import (
 from heart_utils.ratings.ratings import POINTS, check_interval, fit_ratings, spread_of
 from heart_utils.ratings.resampling import error_ends, interval_ends
 from heart_utils.ratings.verdicts import BOTH, AgreementError, Array, Codes, Entries
-from heart_utils.simulate.power import Design, critical_value, expected_share, normal_nodes
-from heart_utils.simulate.study import Panel, simulate_study
+from heart_utils.simulate.study import (
+    Design,
+    Panel,
+    critical_value,
+    expected_share,
+    normal_nodes,
+    simulate_study,
+)
 
 __all__ = [
     "PATIENT_RULE",
@@ -81,7 +87,7 @@ def simulate_coverage(
 
     Examples
     --------
-    >>> from heart_utils.simulate.power import Design
+    >>> from heart_utils.simulate.study import Design
     >>> design = Design(n_dialogues=40, n_responders=4, pairs=6, votes=3, n_raters=25)
     >>> rng = np.random.default_rng(1)
     >>> found = simulate_coverage(design, rng=rng, n_studies=6, n_resamples=20)
@@ -276,7 +282,7 @@ def simulate_power(
     n_resamples, ci_level
         As in :func:`heart_utils.ratings.ratings.fit_ratings`.
     n_contrasts
-        As in :func:`heart_utils.simulate.power.minimum_gap`.
+        As in :func:`heart_utils.simulate.study.minimum_gap`.
 
     Returns
     -------
@@ -290,7 +296,7 @@ def simulate_power(
 
     Examples
     --------
-    >>> from heart_utils.simulate.power import Design
+    >>> from heart_utils.simulate.study import Design
     >>> design = Design(n_dialogues=60, n_responders=4, pairs=6, votes=3, n_raters=40)
     >>> bool(simulate_power(design, 1.5, rng=np.random.default_rng(1), n_studies=5)["found"].all())
     True

@@ -1,9 +1,9 @@
-"""Simulated studies with known truth: whole studies, raters and writers."""
+"""Simulated studies with known truth: one study, one of HEART's size, power, raters, writers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from itertools import product
 from typing import Any
 
@@ -11,20 +11,31 @@ import numpy as np
 import pandas as pd
 from numpy.random import Generator
 from numpy.typing import NDArray
+from scipy import optimize, stats
 from scipy.special import expit
 
 from heart_utils.ratings.bradley_terry import fit_strengths
+from heart_utils.ratings.ratings import POINTS, simultaneous_quantile
+from heart_utils.ratings.resampling import FEW_RATERS
 from heart_utils.ratings.verdicts import Array, Codes
-from heart_utils.simulate.power import davidson, expected_share, normal_nodes
 from heart_utils.tables import RATER_KINDS, check_table, empty_table, needed_columns
 
 __all__ = [
     "BEHAVIOURS",
     "Behaviour",
+    "Design",
+    "LAYOUTS",
+    "Margins",
+    "NotReckonedError",
     "Panel",
+    "Settings",
     "SimulatedRaters",
     "Spread",
     "Study",
+    "calibrate",
+    "minimum_gap",
+    "plan_study",
+    "simulate_heart",
     "simulate_raters",
     "simulate_study",
     "simulate_writers",
@@ -695,3 +706,504 @@ def simulate_writers(
         responders=study.responders.replace(pooled).drop_duplicates("responder"),
         truth=truth,
     )
+
+
+LEAST_A_PAIR = 6  # dialogues a pair, on average, below which the formula was not simulated
+LARGEST_GAP = 16.0
+OTHERS = 0.5  # how far the other responders lie above or below the middle, on the scale of the fit
+PLANNED = (
+    "n_verdicts",
+    "gap",
+    "gap_points",
+    "win_probability",
+    "verdicts",
+    "dialogues",
+    "raters",
+    "why",
+)
+
+
+class NotReckonedError(ValueError):
+    """The formula does not hold for a design."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """A study of pairwise verdicts, and how much its dialogues and raters differ."""
+
+    n_dialogues: int
+    n_responders: int
+    pairs: int  #: of responders, compared a dialogue, of n (n - 1) / 2
+    votes: int  #: raters a pair and dialogue
+    #: among whom votes are dealt; under 20 they are fixed, and their tastes are part of what is
+    #: measured
+    n_raters: int
+    #: of a responder's replies about their strength, in log-odds of a verdict that is no tie
+    dialogue_sd: float = 0.8
+    rater_sd: float = 0.35  #: of a rater's taste for a responder, in the same unit
+    tie_share: float = 0.0  #: share of verdicts that are ties, from 0 to below 1
+
+    @property
+    def n_verdicts(self) -> int:
+        """How many verdicts the study collects."""
+        return self.n_dialogues * self.pairs * self.votes
+
+    @property
+    def ties(self) -> float:
+        """Davidson's nu under which equals tie as often as ``tie_share`` says."""
+        gap, weights = _gaps(2.0 * (self.dialogue_sd**2 + self.rater_sd**2))
+        # Half of this upper end is enough, by Jensen's inequality.
+        most = 4.0 * float(np.cosh(gap / 2.0) @ weights) * self.tie_share / (1.0 - self.tie_share)
+
+        def missed(nu: float) -> float:
+            return float(davidson(gap, nu)[2] @ weights) - self.tie_share
+
+        return float(optimize.brentq(missed, 0.0, most)) if self.tie_share else 0.0
+
+    @property
+    def raters_vary(self) -> bool:
+        """Whether raters stand for others like them, and differ."""
+        return self.n_raters >= FEW_RATERS and self.rater_sd > 0
+
+    @property
+    def n_compared(self) -> int:
+        """How many pairs of responders there are."""
+        return self.n_responders * (self.n_responders - 1) // 2
+
+    @property
+    def dialogues_a_pair(self) -> float:
+        """In how many dialogues a pair is compared, on average."""
+        return self.n_dialogues * self.pairs / self.n_compared
+
+    @property
+    def n_effective(self) -> float:
+        """Count the equal clusters that carry as much information."""
+        # What a pair tells of the difference between two responders: 4 where the two meet, 1 where
+        # either meets another.
+        total, squares = 2.0 * self.n_responders, 2.0 * self.n_responders + 12.0
+        uneven = squares / total**2
+        missed, part = 1.0 / max(self.n_compared - 1, 1), self.pairs / self.n_compared
+        by_dialogue = (1.0 - part) / part * (uneven * self.n_compared - 1.0) * missed
+        dialogues = self.n_dialogues / (1.0 + by_dialogue)
+        if not self.raters_vary:
+            return dialogues
+        a_rater = self.n_verdicts / self.n_raters
+        by_rater = (
+            (1.0 - self.votes / self.n_raters)
+            * (uneven * self.n_compared - 1.0 / self.n_raters)
+            / a_rater
+        )
+        return min(dialogues, self.n_raters / (1.0 + by_rater))
+
+
+def minimum_gap(
+    design: Design, *, power: float = 0.8, ci_level: float = 0.95, n_contrasts: int | None = None
+) -> float:
+    r"""Return the smallest true gap of strengths that is found with some probability.
+
+    A gap is found if the interval of the difference excludes zero. It is
+    :math:`c\, r + z_\text{power} \sqrt{1 + c^2 / 2 \nu}` standard errors, with c the critical value
+    on :math:`\nu` degrees of freedom, and r the leaderboard's standard error over that of the
+    estimates. Half of the others lie 0.5 above the middle of the two and half 0.5 below.
+
+    Parameters
+    ----------
+    design
+        Ties follow Davidson's model.
+    power
+        The probability of finding the gap.
+    ci_level
+        Of the interval.
+    n_contrasts
+        How many must hold at once (Bonferroni), 1 for one chosen beforehand; by default all pairs.
+
+    Returns
+    -------
+    float
+        In units of strength; times 400 / ln 10 in rating points.
+
+    Raises
+    ------
+    ValueError
+        If the design cannot be.
+    NotReckonedError
+        If a pair is compared in fewer than six dialogues, or no gap is large enough.
+
+    Notes
+    -----
+    With K responders, D dialogues, R raters, v votes, N verdicts a responder, each
+    pair in M dialogues on average, and P pairs of which p are compared a dialogue, the variance is
+
+    .. math::
+
+        \frac{2 C_1 (K - 2)}{K D} \frac{1 - 1 / p}{1 - 1 / P} + S C_2 E(1 / M) + \frac{E(1 / M)}{v}
+        (U - S (C_2 + 2 C_r)) + 2 C_r \left(\frac{1}{R} + \frac{1 - v / R}{N} M E(1 / M)\right)
+
+    without 1 / R where raters are fixed. :math:`C_1`, :math:`C_2`, :math:`C_r` are 16 times the
+    covariance of two verdicts that share one reply, both, or the rater's taste; U and S are sums
+    over pairs of a verdict's variance and of its squared slope, over the squared sum of slopes.
+
+    Examples
+    --------
+    >>> from heart_utils.ratings.ratings import POINTS
+    >>> paper = Design(n_dialogues=300, n_responders=17, pairs=47, votes=3, n_raters=3)
+    >>> [round(minimum_gap(paper, n_contrasts=n) * POINTS) for n in (None, 1)]
+    [50, 32]
+    """
+    _check(design, power, ci_level)
+    if design.dialogues_a_pair < LEAST_A_PAIR:
+        raise NotReckonedError(
+            f"not reckoned for fewer than {LEAST_A_PAIR} dialogues a pair; here it is"
+            f" {design.dialogues_a_pair:.1f}. Compare more pairs in a dialogue, or ask for more"
+            " dialogues."
+        )
+    df = design.n_effective - 1.0
+    reach = critical_value(design.n_responders, df, ci_level=ci_level, n_contrasts=n_contrasts)
+    # The estimate and its error both vary: the usual approximation to a noncentral t.
+    errors = _excess(design) * reach * (1.0 - 0.25 / df) + stats.norm.ppf(power) * np.sqrt(
+        1.0 + reach**2 / (2.0 * df)
+    )
+
+    def missed(gap: float) -> float:
+        return float(errors * np.sqrt(sum(_parts(design, gap).values()))) - gap
+
+    most = 1.0
+    while missed(most) > 0.0:
+        if most > LARGEST_GAP:
+            raise NotReckonedError(
+                f"no gap up to {LARGEST_GAP:.0f} log-odds is found. Ask for more dialogues or more"
+                " raters."
+            )
+        most *= 2.0
+    return float(optimize.brentq(missed, 0.0, most))
+
+
+def critical_value(
+    n_responders: int, df: float, *, ci_level: float = 0.95, n_contrasts: int | None = None
+) -> float:
+    """Compute how many standard errors a found difference must exceed."""
+    if n_contrasts is None:
+        return simultaneous_quantile(n_responders, df + 1.0, ci_level)
+    return float(stats.t.isf((1.0 - ci_level) / (2.0 * max(n_contrasts, 1)), df))
+
+
+def normal_nodes(n: int) -> tuple[Array, Array]:
+    nodes, weights = np.polynomial.hermite_e.hermegauss(n)
+    return nodes, weights / weights.sum()
+
+
+def davidson(gap: Array, nu: float) -> tuple[Array, Array, Array]:
+    """Compute shares of wins, losses and ties by gap."""
+    up, down = np.exp(gap / 2.0), np.exp(-gap / 2.0)
+    total = up + down + nu
+    return up / total, down / total, nu / total
+
+
+def expected_share(gap: Array, nu: float) -> tuple[Array, Array]:
+    """Compute the expected share of a verdict by gap, and ties."""
+    wins, _, ties = davidson(gap, nu)
+    return wins + ties / 2.0, ties
+
+
+def plan_study(
+    designs: list[Design],
+    *,
+    power: float = 0.8,
+    ci_level: float = 0.95,
+    n_contrasts: int | None = None,
+) -> pd.DataFrame:
+    """Compute the smallest gap that each study design can detect, one row a design.
+
+    Parameters
+    ----------
+    designs
+        One row each.
+    power, ci_level, n_contrasts
+        As in :func:`minimum_gap`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Designs with ``n_verdicts``; ``gap`` (log-odds), ``gap_points``; ``win_probability`` there;
+        ``verdicts``, ``dialogues``, ``raters``: shares of the variance; ``why`` there is no gap.
+
+    Raises
+    ------
+    ValueError
+        If a design cannot be, such as more pairs than there are.
+
+    Examples
+    --------
+    >>> design = Design(n_dialogues=100, n_responders=17, pairs=47, votes=3, n_raters=3)
+    >>> plan_study([design])[["n_verdicts", "gap_points"]].round().values.tolist()
+    [[14100.0, 89.0]]
+    """
+    rows = []
+    for design in designs:
+        try:
+            gap = minimum_gap(design, power=power, ci_level=ci_level, n_contrasts=n_contrasts)
+        except NotReckonedError as error:
+            rows.append(asdict(design) | {"n_verdicts": design.n_verdicts, "why": str(error)})
+            continue
+        parts = _parts(design, gap)
+        total = sum(parts.values())
+        shares = {name: part / total for name, part in parts.items()}
+        detectable = {"gap": gap, "gap_points": POINTS * gap, "win_probability": expit(gap)}
+        planned = asdict(design) | {"n_verdicts": design.n_verdicts, "why": ""}
+        rows.append(planned | detectable | shares)
+    return pd.DataFrame(rows, columns=[*(field.name for field in fields(Design)), *PLANNED])
+
+
+def _excess(design: Design) -> float:
+    """Compute how much the leaderboard's standard error exceeds the estimates'."""
+    # A jackknife counts a verdict's own leverage once too often, and with raters each of three sums
+    # does; of those, the draws
+    # from the covariance are corrected as resamples of the fewer clusters are.
+    leverage = (
+        (design.n_responders - 1.0)
+        / design.n_verdicts
+        * design.dialogues_a_pair
+        * inverse_met(design)
+    )
+    if not design.raters_vary:
+        return float(np.sqrt(1.0 + leverage))
+    fewest = min(design.n_dialogues, design.n_raters)
+    return float(np.sqrt((1.0 + 3.0 * leverage) * fewest / (fewest - 1.0)))
+
+
+def inverse_met(design: Design) -> float:
+    """Compute the mean of one over a pair's number of dialogues."""
+    n_dialogues = design.dialogues_a_pair
+    uneven = (1.0 - design.pairs / design.n_compared) / n_dialogues
+    return (1.0 + uneven + 2.0 * uneven**2 + 6.0 * uneven**3) / n_dialogues
+
+
+def _parts(design: Design, gap: float) -> dict[str, float]:
+    """Compute the variance of a difference at this gap, by source."""
+    others = design.n_responders - 2
+    shared, inverse = shared_covariances(design), inverse_met(design)
+    # The pair itself, which counts twice, and the pairs of either with the others.
+    distance = np.array([gap, gap / 2.0 - OTHERS, gap / 2.0 + OTHERS])
+    times = np.array([4.0, others, others])
+    slope = 0.25 / np.cosh(distance / 2.0) ** 2
+    near = design.tie_share * np.sqrt(4.0 * slope)
+    ties = near / (1.0 - design.tie_share + near)
+    total = float(np.array([2.0, others / 2.0, others / 2.0]) @ slope) ** 2
+    squares, verdict = float(times @ slope**2) / total, float(times @ (slope - ties / 4.0)) / total
+    alone = verdict - squares * (shared["replies"] + 2.0 * shared["taste"])
+    together = (
+        (1.0 - 1.0 / design.pairs) / (1.0 - 1.0 / design.n_compared)
+        if design.n_compared > 1
+        else 1.0
+    )
+    own = 2.0 * shared["reply"] * others / (design.n_responders * design.n_dialogues) * together
+    # Who is dealt which pair is chance even where the raters are fixed, unless all judge
+    # everything.
+    of_responder = 2.0 * design.n_verdicts / design.n_responders
+    dealt = (
+        (1.0 - design.votes / design.n_raters) / of_responder * design.dialogues_a_pair * inverse
+    )
+    drawn = 1.0 / design.n_raters if design.n_raters >= FEW_RATERS else 0.0
+    return {
+        "verdicts": alone * inverse / design.votes,
+        "dialogues": own + squares * shared["replies"] * inverse,
+        "raters": 2.0 * shared["taste"] * (dealt + drawn),
+    }
+
+
+def shared_covariances(design: Design) -> dict[str, float]:
+    """Compute 16 times verdicts' covariance by shared replies or taste."""
+    reply, taste = design.dialogue_sd**2, design.rater_sd**2
+    variance = 2.0 * (reply + taste)
+    if variance == 0:
+        return dict.fromkeys(("reply", "replies", "taste"), 0.0)
+    gap, weights = _gaps(variance)
+    nu = design.ties
+    lead = expected_share(gap, nu)[0] - 0.5
+
+    def covariance(correlation: float) -> float:
+        other = correlation * gap[:, None] + np.sqrt(1.0 - correlation**2) * gap
+        return 16.0 * float((lead * ((expected_share(other, nu)[0] - 0.5) @ weights)) @ weights)
+
+    wanted = {"reply": reply, "replies": 2.0 * reply, "taste": taste}
+    return {name: covariance(common / variance) for name, common in wanted.items()}
+
+
+def _gaps(variance: float) -> tuple[Array, Array]:
+    nodes, weights = normal_nodes(61)
+    return np.sqrt(variance) * nodes, weights
+
+
+def _check(design: Design, power: float, ci_level: float) -> None:
+    if (
+        design.n_responders < 2
+        or design.n_dialogues < 2
+        or design.votes < 1
+        or design.n_raters < design.votes
+    ):
+        raise ValueError(
+            "A study needs two responders, two dialogues and as many raters as votes a pair; this"
+            f" is {design}."
+        )
+    if not 1 <= design.pairs <= design.n_compared:
+        raise ValueError(
+            f"{design.n_responders} responders make {design.n_compared} pairs; {design.pairs}"
+            " cannot meet in a dialogue."
+        )
+    if not 0 <= design.tie_share < 1:
+        raise ValueError(f"tie_share is {design.tie_share}; it lies from 0 to below 1.")
+    if not 0 < power < 1 or not 0 < ci_level < 1:
+        raise ValueError(f"power is {power} and ci_level {ci_level}; both lie between 0 and 1.")
+
+
+N_MODELS = 16
+N_RATERS = 300
+MODEL_SD = 0.6
+RATER_SD = 0.35
+N_JUDGES = 3
+N_TWINS = 20
+LAYOUTS: dict[str, tuple[int, int | str, int]] = {
+    "fifteen raters": (280, 10, 15),
+    "one rater": (300, "all", 1),
+}
+"""Histories, pairs of each, votes a pair: two designs that both come to about 42,000 votes."""
+
+
+@dataclass(frozen=True)
+class Margins:
+    """What the paper's digest reports."""
+
+    human_wins: float = 0.358  #: shares of people's votes between a person's reply and a model's
+    ties: float = 0.174
+    #: shares of agreement of two people, and of a person and a judge, over votes that are no ties:
+    #: how ties count is not said
+    human_agreement: float = 0.795
+    judge_agreement: float = 0.787
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the simulation needs."""
+
+    human: float  #: strength of people's replies where models have mean zero
+    dialogue_sd: float  #: of a reply about its author's strength, in log-odds
+    ties: float  #: davidson's nu
+    discrimination: float  #: of judges, relative to people
+
+
+def calibrate() -> Settings:
+    """Find the settings under which a simulated study shows the shares that HEART published.
+
+    These are of :class:`Margins`; how far models and raters' tastes differ is assumed.
+
+    Returns
+    -------
+    Settings
+        ``human`` and ``dialogue_sd`` are in log-odds.
+
+    Examples
+    --------
+    >>> settings = calibrate()
+    >>> 0 < settings.ties < 2 and settings.dialogue_sd > 0
+    True
+    """
+
+    def settings(x: Array) -> Settings:
+        return Settings(float(x[0]), *np.exp(x[1:]).tolist())
+
+    def miss(x: Array) -> Array:
+        return np.asarray(_drawn_margins(settings(x)) - np.array(astuple(Margins())))
+
+    start, bounds = np.array([-0.3, 0.5, -0.5, 0.0]), ([-8, -4, -8, -6], [8, 2.5, 4, 4])
+    return settings(optimize.least_squares(miss, start, bounds=bounds).x)
+
+
+def simulate_heart(
+    *,
+    rng: np.random.Generator,
+    layout: str = "fifteen raters",
+    settings: Settings | None = None,
+    scores: bool = False,
+) -> Study:
+    """Draw a study of HEART's size: 16 models and people, judged by people and by three judges.
+
+    Parameters
+    ----------
+    rng
+        The source of chance.
+    layout
+        How the published 42,000 votes are spread: ``"fifteen raters"`` or ``"one rater"``.
+    settings
+        :func:`calibrate`'s, if not given.
+    scores
+        Whether raters also score replies from 1 to 5.
+
+    Returns
+    -------
+    Study
+        Every row is marked as simulated; ``human`` stands for whoever wrote for people.
+
+    Raises
+    ------
+    ValueError
+        If the layout is unknown.
+
+    Examples
+    --------
+    >>> study = simulate_heart(rng=np.random.default_rng(1))
+    >>> len(study.responders), bool(study.verdicts["simulated"].all())
+    (17, True)
+    """
+    if layout not in LAYOUTS:
+        raise ValueError(f"layout is {layout!r}, expected one of {', '.join(LAYOUTS)}.")
+    chosen = settings or calibrate()
+    n_dialogues, pairs, votes = LAYOUTS[layout]
+    strengths = dict(
+        zip([f"model_{k + 1:02d}" for k in range(N_MODELS)], _models().tolist(), strict=True)
+    )
+    discrimination = chosen.discrimination
+    panels = (
+        Panel("human", N_RATERS, votes, rater_sd=RATER_SD, ties=chosen.ties, scores=scores),
+        Panel("model", N_JUDGES, N_JUDGES, discrimination=discrimination, scores=scores),
+    )
+    # no published figure says how far anybody moves in adversarial histories
+    spread = Spread(dialogues=chosen.dialogue_sd, adversarial=0.0)
+    return simulate_study(
+        rng=rng,
+        strengths=strengths | {"human": chosen.human},
+        panels=panels,
+        n_dialogues=n_dialogues,
+        n_twins=N_TWINS,
+        pairs=pairs,
+        spread=spread,
+    )
+
+
+def _models() -> Array:
+    """Spread the models' strengths like a normal sample without luck."""
+    return np.asarray(MODEL_SD * stats.norm.ppf((np.arange(N_MODELS) + 0.5) / N_MODELS))
+
+
+def _drawn_margins(settings: Settings) -> Array:
+    nodes, weights = normal_nodes(31)
+    models = _models()
+    against = settings.human - models
+    among = (models[:, None] - models[None, :])[np.triu_indices(N_MODELS, 1)]
+    taste = np.sqrt(2.0) * RATER_SD * nodes
+    shares = []
+    for gaps in (against, np.concatenate([against, among])):
+        dialogue_gaps = (
+            gaps[:, None] + np.sqrt(2.0) * settings.dialogue_sd * nodes
+        )  # (pairs, dialogues)
+        shares.append(
+            [share @ weights for share in davidson(dialogue_gaps[..., None] + taste, settings.ties)]
+        )
+    judged = expit(settings.discrimination * dialogue_gaps)
+    wins, _, ties = (share @ weights for share in shares[0])
+    won, lost, _ = shares[1]
+    decided = (((won + lost) ** 2) @ weights).mean()
+    people = ((won**2 + lost**2) @ weights).mean() / decided
+    judges = ((won * judged + lost * (1.0 - judged)) @ weights).mean() / (
+        (won + lost) @ weights
+    ).mean()
+    return np.array([wins.mean(), ties.mean(), people, judges])

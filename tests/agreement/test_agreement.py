@@ -8,8 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heart_utils.agreement import agreement
-from heart_utils.agreement.agreement import pairwise_agreement
-from heart_utils.agreement.kappa import cohen_kappa, gwet_ac, krippendorff_alpha
+from heart_utils.agreement.agreement import (
+    cohen_kappa,
+    gwet_ac,
+    krippendorff_alpha,
+    pairwise_agreement,
+)
 from heart_utils.agreement.panel import (
     alternative_annotator_test,
     effective_judges,

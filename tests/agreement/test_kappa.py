@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 from statsmodels.stats import inter_rater
 
-from heart_utils.agreement.kappa import (
+from heart_utils.agreement.agreement import (
     cohen_kappa,
     gwet_ac,
     icc,

@@ -13,8 +13,7 @@ from heart_utils.ratings.resampling import estimate_rng
 from heart_utils.report import kept as module
 from heart_utils.report.kept import FOLDER, kept, read_manifest
 from heart_utils.runs import checksum, find_root
-from heart_utils.simulate.power import Design
-from heart_utils.simulate.study import Panel
+from heart_utils.simulate.study import Design, Panel
 from tools.notebooks import read_cells
 
 ROOT = find_root()

@@ -12,7 +12,7 @@ from heart_utils.simulate.conversations import (
     difference_error,
     plan_conversations,
 )
-from heart_utils.simulate.power import Design, plan_study
+from heart_utils.simulate.study import Design, plan_study
 from tools.calculator import conversation_components, published_scores
 
 pytestmark = pytest.mark.services

@@ -21,8 +21,7 @@ from heart_utils.simulate.coverage import (
     simulate_designs,
     simulate_power,
 )
-from heart_utils.simulate.power import Design, minimum_gap
-from heart_utils.simulate.study import Panel, Spread, simulate_study
+from heart_utils.simulate.study import Design, Panel, Spread, minimum_gap, simulate_study
 
 PLAIN = Design(
     n_dialogues=60, n_responders=4, pairs=6, votes=9, n_raters=45, dialogue_sd=0.0, rater_sd=0.0

@@ -10,18 +10,20 @@ from scipy.special import expit
 from heart_utils.ratings.bradley_terry import BradleyTerry, effective_clusters
 from heart_utils.ratings.ratings import fit_ratings
 from heart_utils.simulate.coverage import draw_study
-from heart_utils.simulate.full_study import calibrate
-from heart_utils.simulate.power import (
+from heart_utils.simulate.study import (
     LEAST_A_PAIR,
     Design,
     NotReckonedError,
+    Panel,
+    Spread,
+    calibrate,
     critical_value,
     expected_share,
     inverse_met,
     minimum_gap,
     plan_study,
+    simulate_study,
 )
-from heart_utils.simulate.study import Panel, Spread, simulate_study
 
 BASE = Design(
     n_dialogues=100, n_responders=6, pairs=9, votes=2, n_raters=40, dialogue_sd=0.0, rater_sd=0.0

@@ -13,8 +13,7 @@ from scipy.special import expit
 from heart_utils.agreement.agreement import pairwise_agreement
 from heart_utils.judges.position import compare_answers
 from heart_utils.simulate.faulty_judge import PLANTED, Faults, recover_faults, simulate_judge
-from heart_utils.simulate.full_study import LAYOUTS, simulate_heart
-from heart_utils.simulate.study import Panel, Spread, simulate_study
+from heart_utils.simulate.study import LAYOUTS, Panel, Spread, simulate_heart, simulate_study
 from heart_utils.tables import check_table
 from tools.full_study import add_times
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from heart_utils.runs import find_root
-from heart_utils.simulate.power import critical_value
+from heart_utils.simulate.study import critical_value
 from tools.calculator import MOST_RESPONDERS, PAGE_DATA, calculator_data
 
 SOME = [2, 3, 10, 17]

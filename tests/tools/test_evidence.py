@@ -144,7 +144,7 @@ def test_rows_of_a_run_are_what_they_say_that_they_are(tmp_path, name, simulated
         ),
         (
             [
-                "from heart_utils.simulate.full_study import Margins",
+                "from heart_utils.simulate.study import Margins",
                 "said = Margins()",
                 "said.ties",
             ],

@@ -12,8 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from heart_utils.agreement.agreement import pairwise_agreement
-from heart_utils.agreement.kappa import gwet_ac, krippendorff_alpha
+from heart_utils.agreement.agreement import gwet_ac, krippendorff_alpha, pairwise_agreement
 from heart_utils.agreement.panel import ENOUGH_VOTES, effective_judges, estimate_ceiling
 from heart_utils.agreement.prediction_powered import prediction_powered_ratings
 from heart_utils.ratings.resampling import draw_weights

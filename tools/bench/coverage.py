@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from heart_utils.simulate.coverage import simulate_coverage
-from heart_utils.simulate.power import Design
+from heart_utils.simulate.study import Design
 from tools.bench import Figure
 
 SIZE, N_RATERS = 6, 45

@@ -13,8 +13,7 @@ import numpy as np
 
 from heart_utils.ratings.ratings import POINTS
 from heart_utils.simulate.coverage import simulate_power
-from heart_utils.simulate.full_study import calibrate
-from heart_utils.simulate.power import Design, minimum_gap
+from heart_utils.simulate.study import Design, calibrate, minimum_gap
 from tools.bench import Figure
 
 PROMISED, NEAR = 0.8, 0.03
