@@ -98,7 +98,7 @@ from .sources.load import (
     load_replies as load_replies,
     load_scores as load_scores,
     load_verdicts as load_verdicts,
-    scores_to_verdicts as scores_to_verdicts,
 )
+from .sources.pairs import scores_to_verdicts as scores_to_verdicts
 
 __version__: str

@@ -32,10 +32,9 @@ from heart_collect.judging.prompts import (
 )
 from heart_utils.runs import find_home, find_root
 from heart_utils.settings import JsonObject, read_strictly, read_yaml
-from heart_utils.sources.heart import load_codebooks
-from heart_utils.sources.heartbench import load_question_histories, load_questions
+from heart_utils.sources.defaults import as_options
+from heart_utils.sources.heart import load_codebooks, load_question_histories, load_questions
 from heart_utils.sources.load import load_histories, load_responders
-from heart_utils.sources.options import as_options
 from heart_utils.tables import SLICES, DataError, check_table, empty_table
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ from heart_collect.people.assignment import StudyError
 from heart_utils.identities import redact_message
 from heart_utils.runs import write_atomically
 from heart_utils.settings import JsonObject
+from heart_utils.sources.defaults import FileOptions, as_options, as_yaml
 from heart_utils.sources.formats import HALF, is_whole_text, read_table
 from heart_utils.sources.guess import propose
 from heart_utils.sources.heart import MAX_SENTENCES, MAX_WORDS
 from heart_utils.sources.load import read_rows
-from heart_utils.sources.options import FileOptions, as_options, as_yaml
 from heart_utils.tables import DataError
 
 __all__ = ["QUESTIONS"]

@@ -38,9 +38,8 @@ from heart_utils.runs import (
     write_atomically,
 )
 from heart_utils.settings import JsonObject, read_yaml
-from heart_utils.sources.defaults import complete
+from heart_utils.sources.defaults import FileOptions, add_reading, complete, reading_of
 from heart_utils.sources.heart import flag_reply
-from heart_utils.sources.options import FileOptions, add_reading, reading_of
 from heart_utils.tables import KEYS, check_table, empty_table
 
 __all__ = ["ImportedStudy", "REDACTIONS", "import_study"]

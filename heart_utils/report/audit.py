@@ -40,8 +40,8 @@ from heart_utils.ratings.verdicts import (
     won_by_a,
 )
 from heart_utils.report import fill_page
+from heart_utils.sources.defaults import read_dates
 from heart_utils.sources.guess import looks_like_model
-from heart_utils.sources.options import read_dates
 
 __all__ = ["LEVELS", "Audit", "audit_votes"]
 

@@ -53,9 +53,9 @@ from heart_utils.report.leaderboard import as_workbook
 from heart_utils.report.tables import versions_in_words
 from heart_utils.runs import Run, RunError, find_home, known_people, open_run, write_together
 from heart_utils.settings import MissingExtraError, extra
+from heart_utils.sources.defaults import FileOptions, add_reading, as_yaml, reading_of
 from heart_utils.sources.formats import COMPRESSED, SUFFIXES
 from heart_utils.sources.load import load_replies, load_verdicts, read_file
-from heart_utils.sources.options import FileOptions, add_reading, as_yaml, reading_of
 from heart_utils.tables import DataError, empty_table
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ import pyarrow.parquet
 
 from heart_utils.identities import show_cell
 from heart_utils.settings import JsonObject
-from heart_utils.sources.options import TEXT
+from heart_utils.sources.defaults import TEXT
 from heart_utils.sources.workbook import MAX_MEMORY, read_sheets
 from heart_utils.tables import DataError, called
 

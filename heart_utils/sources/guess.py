@@ -25,10 +25,11 @@ from heart_utils.identities import (
     words_of,
 )
 from heart_utils.settings import JsonObject
-from heart_utils.sources.defaults import ANSWERS, NEEDED, SIDES
-from heart_utils.sources.formats import RawTable, is_table
-from heart_utils.sources.options import (
+from heart_utils.sources.defaults import (
+    ANSWERS,
+    NEEDED,
     REST,
+    SIDES,
     TEMPLATE,
     FileOptions,
     map_words,
@@ -36,6 +37,7 @@ from heart_utils.sources.options import (
     text_of,
     word_of,
 )
+from heart_utils.sources.formats import RawTable, is_table
 from heart_utils.sources.reshape import COLUMN, flatten, open_paths
 from heart_utils.tables import RATER_KINDS, TABLES, DataError, called
 

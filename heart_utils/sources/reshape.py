@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 
 from heart_utils.identities import names_people, show_answer, show_cell
-from heart_utils.sources.defaults import ANSWERS, SIDES
-from heart_utils.sources.formats import DEEP, RawTable, is_table, read_table, refuse_cells
-from heart_utils.sources.options import (
+from heart_utils.sources.defaults import (
+    ANSWERS,
     REST,
+    SIDES,
     TEMPLATE,
     TEXT,
     FileOptions,
@@ -25,6 +25,7 @@ from heart_utils.sources.options import (
     plain,
     word_of,
 )
+from heart_utils.sources.formats import DEEP, RawTable, is_table, read_table, refuse_cells
 from heart_utils.tables import ORDERS, TABLES, VERDICTS, Column, DataError, called
 
 __all__ = ["Reshaped"]

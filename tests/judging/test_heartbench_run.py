@@ -23,7 +23,7 @@ from heart_collect.judging.recipe import Recipe, RecipeError
 from heart_collect.judging.respond import reply_questions
 from heart_utils.heartbench import score_rubric
 from heart_utils.runs import may_publish, open_run
-from heart_utils.sources.heartbench import load_question_histories, load_questions
+from heart_utils.sources.heart import load_question_histories, load_questions
 from heart_utils.tables import TableError
 
 RUBRIC = [

@@ -16,7 +16,7 @@ from heart_collect.people.exports import read_answers
 from heart_utils import load_histories, load_replies, load_scores, load_verdicts
 from heart_utils.sources import catalogue
 from heart_utils.sources.catalogue import SOURCES
-from heart_utils.sources.heartbench import load_question_histories, load_questions
+from heart_utils.sources.heart import load_question_histories, load_questions
 
 PRIVATE = {
     "Email Address": "jo.planted@example.org",

@@ -13,9 +13,9 @@ import pytest
 from source_builders import added, holds, proposed, refused, write
 
 from heart_utils.judges.position import position_bias
+from heart_utils.sources.defaults import add_reading, reading_of
 from heart_utils.sources.formats import unpack_log
 from heart_utils.sources.load import describe_votes, load_scores, load_verdicts
-from heart_utils.sources.options import add_reading, reading_of
 from heart_utils.tables import DataError
 
 LOGS = Path(__file__).with_name("inspect_ai")

@@ -8,8 +8,7 @@ import pytest
 
 from heart_utils.runs import find_root, may_publish
 from heart_utils.sources.catalogue import find_source
-from heart_utils.sources.heart import load_rubric_items
-from heart_utils.sources.heartbench import load_question_histories, load_questions
+from heart_utils.sources.heart import load_question_histories, load_questions, load_rubric_items
 from heart_utils.tables import DataError
 
 LINE = {

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heart_utils.sources.load import scores_to_verdicts
+from heart_utils import scores_to_verdicts
 from heart_utils.tables import DataError, check_table
 
 
