@@ -24,7 +24,6 @@ from .evidence import (
     share_clustered as share_clustered,
 )
 from .gate import (
-    compare_anytime as compare_anytime,
     compare_responders as compare_responders,
     GateRule as GateRule,
 )

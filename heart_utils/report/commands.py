@@ -363,7 +363,7 @@ def write_reports(comparison: Comparison, folder: Path, *, note: str = "") -> li
     Examples
     --------
     >>> import tempfile
-    >>> from heart_utils import compare_anytime
+    >>> from heart_utils.gate import compare_anytime
     >>> duels = pd.DataFrame({"dialogue_id": ["d1", "d2"], "verdict": "b", "state": "valid"})
     >>> duels = duels.assign(responder_a="new", responder_b="old", dimension="overall")
     >>> found = compare_anytime(duels, baseline="old", candidate="new")
