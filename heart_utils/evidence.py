@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from heart_utils.ratings.resampling import check_level, clustered_error, error_ends
-from heart_utils.settings import JsonObject, read_yaml
+from heart_utils.settings import JsonObject, extra, read_yaml
 from heart_utils.tables import TABLES, check_table, need_columns
 
 __all__ = [
@@ -108,7 +108,8 @@ def share_between(models: ArrayLike, people: ArrayLike, *, ci_level: float = 0.9
     >>> round(share_between([6, 5, 5], [5, 4, 6])["win_share"], 3)  # 5.5 of nine pairs
     0.611
     """
-    from statsmodels.stats.nonparametric import rank_compare_2indep
+    with extra("stats"):
+        from statsmodels.stats.nonparametric import rank_compare_2indep
 
     models, people = np.asarray(models, dtype=float), np.asarray(people, dtype=float)
     check_level(ci_level)

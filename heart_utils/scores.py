@@ -20,6 +20,7 @@ from heart_utils.ratings.resampling import (
     sums_by,
 )
 from heart_utils.ratings.verdicts import won_by_a
+from heart_utils.settings import extra
 
 __all__ = [
     "ScaleError",
@@ -388,7 +389,8 @@ def calibrate_scores(
     ... ).values.tolist()
     [[0.61, 0.0]]
     """
-    from sklearn.isotonic import IsotonicRegression
+    with extra("stats"):
+        from sklearn.isotonic import IsotonicRegression
 
     both, left_out = _beside_people(scores, fold)
     tables, predictions, curves = [], [], []

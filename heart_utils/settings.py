@@ -166,10 +166,11 @@ def said(value: object) -> str:
 
 PACKAGES = {
     "plots": "matplotlib seaborn",
+    "stats": "scikit-learn statsmodels",
     "excel": "openpyxl",
     "collect": (
         "litellm 'sqlalchemy>=2' zstandard psutil tenacity 'psycopg[binary]' dask distributed"
-        " aiohttp itsdangerous"
+        " aiohttp itsdangerous scikit-learn"
     ),
 }
 """What each extra brings, as pip is told to install it."""

@@ -36,7 +36,7 @@ ALONE = {"xllamacpp"}
 VISIT = """
 import sys, pandas as pd, heart_collect, heart_utils
 from pathlib import Path
-from heart_utils import fit_ratings, load_histories, load_verdicts, open_run
+from heart_utils import audit_votes, fit_ratings, load_histories, load_verdicts, open_run
 from heart_utils.settings import MissingExtraError
 needs = []
 for name in heart_utils.__all__:
@@ -54,6 +54,7 @@ assert len(load_histories("sample")) == 36
 assert len(load_verdicts("mtbench")) > 5000
 rows = load_verdicts("votes.csv", columns={"Urteil": "verdict"}, words={"links": "a", "rechts": "b"})
 ratings = fit_ratings(rows, n_resamples=50)
+assert audit_votes(rows, n_resamples=50).outcome
 open_run("mine").write("verdicts", rows)
 open_run("./other").write("verdicts", rows)
 print(ratings)

@@ -38,6 +38,7 @@ from heart_utils.ratings.verdicts import (
     read_votes,
     unit_values,
 )
+from heart_utils.settings import extra
 
 __all__ = [
     "agreement_with_baselines",
@@ -156,8 +157,9 @@ def _from_gaps(votes: Votes, pairs: VotePairs, gaps: pd.DataFrame | None) -> dic
 
 
 def _cross_fitted(x: Array, pairs: VotePairs) -> Array:
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import GroupKFold
+    with extra("stats"):
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.model_selection import GroupKFold
 
     x = x / np.sqrt((x**2).mean(axis=0))
     guess = np.full((len(x), 3), 0.5)

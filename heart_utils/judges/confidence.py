@@ -12,6 +12,7 @@ from scipy.special import expit, logit
 
 from heart_utils.judges.position import BiasError
 from heart_utils.ratings.verdicts import AgreementError, Array
+from heart_utils.settings import extra
 from heart_utils.tables import need_columns
 
 __all__ = ["Calibrated", "calibrate_abstention", "calibrate_probabilities"]
@@ -94,7 +95,8 @@ def _log_odds(p_a: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _slope(odds: NDArray[np.float64], won: NDArray[np.bool_]) -> float:
-    from sklearn.linear_model import LogisticRegression
+    with extra("stats"):
+        from sklearn.linear_model import LogisticRegression
 
     if won.all() or not won.any() or not odds.any():
         return 1.0  # nothing can be learnt from one answer
@@ -105,7 +107,8 @@ def _slope(odds: NDArray[np.float64], won: NDArray[np.bool_]) -> float:
 def _cross_fit(
     rows: pd.DataFrame, met: pd.DataFrame, dialogues: NDArray[np.object_], folds: int
 ) -> tuple[pd.DataFrame, dict[str, float]]:
-    from sklearn.metrics import log_loss
+    with extra("stats"):
+        from sklearn.metrics import log_loss
 
     fold = pd.Series(np.arange(len(dialogues)) % folds, dialogues)
     odds, won = met["_odds"].to_numpy(float), met["verdict"].eq("a").to_numpy(bool)

@@ -21,6 +21,7 @@ from heart_utils.ratings.resampling import (
     share_ci,
 )
 from heart_utils.ratings.verdicts import BOTH, SHARES, Array, combine_orders, need_cluster, won_by_a
+from heart_utils.settings import extra
 from heart_utils.tables import ORDERS, need_columns
 
 __all__ = [
@@ -260,7 +261,8 @@ def fit_logistic(
     design: Array, won: Array, clusters: pd.Series, ci_level: float
 ) -> tuple[pd.DataFrame, str]:
     """Fit a logistic model without constant, errors clustered, or say why not."""
-    from statsmodels.api import GLM, families
+    with extra("stats"):
+        from statsmodels.api import GLM, families
 
     codes, n = pd.factorize(clusters)[0], clusters.nunique()
     with warnings.catch_warnings():

@@ -19,6 +19,7 @@ from heart_utils.ratings.resampling import (
     ratio,
     sums_by,
 )
+from heart_utils.settings import extra
 from heart_utils.tables import need_columns
 
 __all__ = ["CodesError", "code_by_words", "measure_overlap", "measure_sameness", "theme_overlap"]
@@ -278,7 +279,8 @@ def measure_sameness(
     >>> same["sameness"].round(3).tolist()
     [1.0, 0.0]
     """
-    from sklearn.feature_extraction.text import TfidfVectorizer
+    with extra("stats"):
+        from sklearn.feature_extraction.text import TfidfVectorizer
 
     features = TfidfVectorizer(token_pattern=TOKEN).fit_transform(replies["text"])
     alike = (features @ features.T).toarray()

@@ -17,6 +17,7 @@ from heart_utils.ratings.resampling import (
     sums_by,
 )
 from heart_utils.ratings.verdicts import Array, Codes
+from heart_utils.settings import extra
 from heart_utils.tables import need_columns
 
 __all__ = [
@@ -403,10 +404,11 @@ def tell_from_real(
     told apart) of logistic regression on TF-IDF, cross-fitted over dialogues. Interval: Obuchowski
     (1997), https://doi.org/10.2307/2533958.
     """
-    from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import GroupKFold
-    from sklearn.pipeline import make_pipeline, make_union
+    with extra("stats"):
+        from sklearn.feature_extraction.text import TfidfVectorizer
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.model_selection import GroupKFold
+        from sklearn.pipeline import make_pipeline, make_union
 
     for name, rows in (("simulated", simulated), ("real", real)):
         need_columns(rows, ["text", "dialogue_id"], TurnsError)

@@ -40,6 +40,7 @@ from heart_utils.ratings.verdicts import (
     won_by_a,
 )
 from heart_utils.report import fill_page
+from heart_utils.settings import MissingExtraError
 from heart_utils.sources.defaults import read_dates
 from heart_utils.sources.guess import looks_like_model
 
@@ -732,7 +733,7 @@ def _by_length(
         return
     try:
         table = feature_bias(rows, pairs, features)
-    except BiasError as error:
+    except (BiasError, MissingExtraError) as error:
         yield Finding("not run", str(error))
         return
     always = table["why"].str.contains("without exception")

@@ -1,6 +1,7 @@
 """The audit names a planted fault, and raises no alarm about sound votes."""
 
 import json
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -108,6 +109,15 @@ def test_length_is_left_open_where_no_person_decided(votes):
     judges = votes[votes["rater_kind"].eq("model")]
     spoilt, replies = led_by_length(judges, judges["rater"].ne(""), 0.7)
     assert set(levels_of(spoilt, "length", replies)) == {"undecided"}
+
+
+def test_length_is_not_checked_where_statsmodels_is_missing(votes, monkeypatch):
+    judges = votes[votes["rater_kind"].eq("model")]
+    spoilt, replies = led_by_length(judges, judges["rater"].ne(""), 0.7)
+    monkeypatch.setitem(sys.modules, "statsmodels.api", None)
+    found = audit_votes(spoilt, replies=replies, n_resamples=50).findings.set_index("check")
+    assert found.loc["length", "level"] == "not run"
+    assert "comes with the extra stats: pip install" in found.loc["length", "sentence"]
 
 
 @pytest.mark.slow
