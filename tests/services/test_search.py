@@ -26,11 +26,9 @@ def search(chromium):
 
     def find(words):
         tab.goto(f"{(HTML / 'search.html').as_uri()}?q={words}")
-        tab.wait_for_selector("#search-results li a")
-        tab.wait_for_function(
-            "!document.querySelector('#search-results"
-            " .search-summary')?.innerText.includes('Searching')"
-        )
+        # results come one after the other; the headline, which the theme hides, changes after the last
+        headline = tab.locator("#search-results h2", has_text="Search Results")
+        headline.wait_for(state="attached")
         return tab.eval_on_selector_all(
             "#search-results ul.search > li > a", "links => links.map((link) => link.href)"
         )
