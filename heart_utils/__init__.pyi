@@ -87,7 +87,6 @@ from .simulate.study import (
 from .simulate.study import (
     Panel as Panel,
     simulate_study as simulate_study,
-    Spread as Spread,
 )
 from .sources.catalogue import DataUnavailableError as DataUnavailableError
 from .sources.load import (

@@ -1,4 +1,4 @@
-// Figures that a reader can ask. heart_utils/report/explore.py writes the rows; here they take the place of the static picture.
+// Figures that a reader can ask. `explore` of heart_utils/report/figures.py writes the rows; here they take the place of the static picture.
 const make = (tag, properties = {}, ...inside) => {
   const node = Object.assign(document.createElement(tag), properties);
   node.append(...inside);
