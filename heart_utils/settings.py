@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -55,23 +54,34 @@ MAX_SETTINGS = 2_000_000  #: Characters of a file of settings, once its aliases 
 MAX_DEPTH = 100  #: Lists and mappings within each other; the reader in C has no bound of its own.
 
 
-def _refuse_deep(text: str, loader: Any) -> None:
-    steps = (
-        isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        for event in yaml.parse(text, loader)
-    )
-    if any(depth > MAX_DEPTH for depth in accumulate(steps)):
-        raise yaml.YAMLError(f"it is nested deeper than {MAX_DEPTH} levels")
-
-
-def _refuse_bomb(text: str, content: Any) -> None:
+def _refuse_bomb(text: str, loader: Any) -> None:
     """Refuse a file whose aliases stand for more than memory holds."""
-    pieces = json.JSONEncoder(default=str).iterencode(content)
-    if any(size > MAX_SETTINGS for size in accumulate(map(len, pieces))):
-        raise yaml.YAMLError(
-            f"its {len(text):,} characters stand for more than {MAX_SETTINGS:,}: write out what its"
-            " aliases name, or leave most of it out"
-        )
+    sizes: dict[str | None, int] = {}
+    open_nodes: list[tuple[str | None, int]] = [(None, 0)]
+    for event in yaml.parse(text, loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            open_nodes.append((event.anchor, 2))
+            if len(open_nodes) > MAX_DEPTH:
+                raise yaml.YAMLError(f"it is nested deeper than {MAX_DEPTH} levels")
+            continue
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor not in sizes:
+                raise yaml.YAMLError(f"the alias {event.anchor} names nothing that ends before it")
+            anchor, size = None, sizes[event.anchor]
+        elif isinstance(event, yaml.ScalarEvent):
+            anchor, size = event.anchor, len(event.value) + 2
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, size = open_nodes.pop()
+        else:
+            continue
+        sizes[anchor] = size
+        around, before = open_nodes[-1]
+        open_nodes[-1] = around, before + size
+        if before + size > MAX_SETTINGS:
+            raise yaml.YAMLError(
+                f"its {len(text):,} characters stand for more than {MAX_SETTINGS:,}: write"
+                " out what its aliases name, or leave most of it out"
+            )
 
 
 def read_yaml(file: str | os.PathLike[str], kind: Any, error: type[ValueError]) -> Any:
@@ -79,12 +89,11 @@ def read_yaml(file: str | os.PathLike[str], kind: Any, error: type[ValueError]) 
     try:
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         text = Path(file).read_text(encoding="utf-8")
-        _refuse_deep(text, loader)
+        _refuse_bomb(text, loader)
         content = yaml.load(text, loader)
-        _refuse_bomb(text, content)
     except OSError as fault:
         raise error(f"{file} cannot be read ({fault.strerror}).") from None
-    except (yaml.YAMLError, ValueError) as fault:  # of an encoding, or an alias within itself
+    except (yaml.YAMLError, UnicodeDecodeError) as fault:
         raise error(f"{file} is not YAML: {' '.join(str(fault).split())}") from None
     return read_strictly(kind, {} if content is None else content, file, error)
 

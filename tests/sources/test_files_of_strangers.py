@@ -181,7 +181,14 @@ def test_a_cell_as_long_as_a_library_is_refused_and_names_its_row(tmp_path, name
         ),
         ("[" * 100_000 + "]" * 100_000, "nested deeper than 100 levels"),
         ("\n".join(" " * depth + "a:" for depth in range(500)), "nested deeper than 100 levels"),
-        ("a: &a [*a]", "Circular reference"),
+        ("a: &a [*a]", "the alias a names nothing that ends before it"),
+        (
+            "m0: &m0 {x: 1}"
+            + "".join(
+                f"\nm{n}: &m{n} {{<<: [{','.join([f'*m{n - 1}'] * 9)}]}}" for n in range(1, 9)
+            ),
+            "characters stand for more than 2,000,000",
+        ),
     ],
 )
 def test_yaml_that_unfolds_is_refused_before_it_is_built(tmp_path, text, said):
