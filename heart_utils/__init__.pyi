@@ -1,22 +1,20 @@
 """The public names, each loaded from its module on first use."""
 
-from .agreement.agreement import pairwise_agreement as pairwise_agreement
-from .agreement.generalizability import (
-    cheapest_design as cheapest_design,
-    variance_components as variance_components,
-    win_scores as win_scores,
-)
 from .agreement.agreement import (
     cohen_kappa as cohen_kappa,
     icc as icc,
     judge_reliability as judge_reliability,
     krippendorff_alpha as krippendorff_alpha,
+    pairwise_agreement as pairwise_agreement,
+)
+from .agreement.generalizability import (
+    cheapest_design as cheapest_design,
+    variance_components as variance_components,
+    win_scores as win_scores,
 )
 from .agreement.panel import agreement_with_baselines as agreement_with_baselines
 from .agreement.prediction_powered import prediction_powered_ratings as prediction_powered_ratings
-from .agreement.raters import (
-    decide_exclusions as decide_exclusions,
-)
+from .agreement.raters import decide_exclusions as decide_exclusions
 from .evidence import (
     measured_effects as measured_effects,
     read_quoted as read_quoted,
@@ -27,7 +25,10 @@ from .gate import (
     compare_responders as compare_responders,
     GateRule as GateRule,
 )
-from .heartbench import score_rubric as score_rubric, lint_rubric as lint_rubric
+from .heartbench import (
+    lint_rubric as lint_rubric,
+    score_rubric as score_rubric,
+)
 from .judges.position import (
     compare_answers as compare_answers,
     feature_bias as feature_bias,
@@ -42,7 +43,10 @@ from .ratings.ratings import (
     fit_ratings as fit_ratings,
     Ratings as Ratings,
 )
-from .ratings.resampling import bootstrap_ci as bootstrap_ci, estimate_rng as estimate_rng
+from .ratings.resampling import (
+    bootstrap_ci as bootstrap_ci,
+    estimate_rng as estimate_rng,
+)
 from .ratings.verdicts import (
     combine_orders as combine_orders,
     RatingsError as RatingsError,
@@ -78,14 +82,12 @@ from .simulate.conversations import (
     ConversationCosts as ConversationCosts,
     plan_conversations as plan_conversations,
 )
-from .simulate.study import calibrate as calibrate
 from .simulate.study import (
+    calibrate as calibrate,
     Design as Design,
     minimum_gap as minimum_gap,
-    plan_study as plan_study,
-)
-from .simulate.study import (
     Panel as Panel,
+    plan_study as plan_study,
     simulate_study as simulate_study,
 )
 from .sources.catalogue import DataUnavailableError as DataUnavailableError

@@ -129,3 +129,15 @@ def _guess(table, row, kind, ties):
     counts = {label: int((elsewhere["verdict"] == label).sum()) for label in labels}
     leaders = [label for label in labels if counts[label] == max(counts.values())]
     return dict.fromkeys(leaders, 1.0 / len(leaders))
+
+
+# Shrout and Fleiss (1979), https://doi.org/10.1037/0033-2909.86.2.420, table 2: six targets, four
+# judges.
+SHROUT_FLEISS = [
+    [9, 2, 5, 8],
+    [6, 1, 3, 2],
+    [8, 4, 6, 8],
+    [7, 1, 2, 6],
+    [10, 5, 6, 9],
+    [6, 2, 4, 7],
+]

@@ -6,6 +6,7 @@ import pandas as pd
 import pingouin
 import pytest
 import statsmodels.formula.api as smf
+from agreement_tables import SHROUT_FLEISS
 from drawn_scores import TRUE, draw_scores
 from statsmodels.stats.anova import anova_lm
 
@@ -18,18 +19,6 @@ from heart_utils.agreement.generalizability import (
 from heart_utils.ratings.verdicts import AgreementError
 
 SMALL = {"responder": 5, "dialogue": 6, "rater": 3}
-
-
-# Shrout and Fleiss (1979), https://doi.org/10.1037/0033-2909.86.2.420, table 2: six targets, four
-# judges.
-SHROUT_FLEISS = [
-    [9, 2, 5, 8],
-    [6, 1, 3, 2],
-    [8, 4, 6, 8],
-    [7, 1, 2, 6],
-    [10, 5, 6, 9],
-    [6, 2, 4, 7],
-]
 
 
 @pytest.fixture

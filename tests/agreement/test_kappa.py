@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pingouin
 import pytest
-from agreement_tables import expanded_percentiles, scores, votes
+from agreement_tables import SHROUT_FLEISS, expanded_percentiles, scores, votes
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
@@ -55,16 +55,6 @@ PSYCHIATRISTS = [np.repeat(np.arange(5), list(map(int, row))) for row in [
     "00060", "03003", "01401", "00006", "03030", "20400", "00402", "20310", "20040", "00006",
     "10050", "11040", "03300", "10050", "02031",
 ]]  # fmt: skip
-# Shrout and Fleiss (1979), https://doi.org/10.1037/0033-2909.86.2.420, table 2: six targets, four
-# judges.
-SHROUT_FLEISS = [
-    [9, 2, 5, 8],
-    [6, 1, 3, 2],
-    [8, 4, 6, 8],
-    [7, 1, 2, 6],
-    [10, 5, 6, 9],
-    [6, 2, 4, 7],
-]
 
 
 @pytest.mark.parametrize(
